@@ -16,12 +16,12 @@ from host.files.git_worktrees import are_siblings
 from host.files.marked_folder import marks_of
 from host.files.project_marks import STRONG
 from protocol import names
+from workspace_server.files.file_gate import OUTSIDE, FileGate
 from workspace_server.results import well_formed
 from workspace_server.tool import InvalidArguments
 
 POINTER: Final = "/filePath"
 NOT_REGULAR: Final = "not a regular file"
-OUTSIDE: Final = "outside the workspace"
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|(?:file|untitled|data):", re.IGNORECASE)
 _DRIVE: Final = re.compile(r"[A-Za-z]:/")
@@ -72,6 +72,10 @@ class Workspace:
     def contains(self, real: Path) -> bool:
         """Whether a link-free path lies in one of the folders (compared by components)."""
         return any(real.is_relative_to(folder.path) for folder in self.folders)
+
+    def gate(self) -> FileGate:
+        """Opens the files of the workspace, and no others."""
+        return FileGate(folder.path for folder in self.folders)
 
     def workspace_path(self, absolute: Path) -> str | None:
         """`Folder/sub/file` for a path in the workspace, None for others. The deepest folder wins."""

@@ -155,7 +155,8 @@ class SourceFactory:
 
         if self._servers is None:
             raise RuntimeError("the clangd tools need the source of the language servers")
-        return ClangdSource(Workspace.of(Path(self._dependencies.root)), self._servers, settings)
+        workspace = Workspace.of(Path(self._dependencies.root))
+        return ClangdSource(workspace, self._servers, settings, self._dependencies.server_environment)
 
     def server(self, entry: StdioServer | RemoteServer) -> Source:
         """A configured server that may run."""

@@ -52,6 +52,10 @@ class LateServers:
         """As `LanguageServers.named`."""
         return await (await self._loaded()).named(name)
 
+    def links_out(self) -> Sequence[str]:
+        """As `LanguageServers.links_out`; none before the first question."""
+        return () if self._made is None else self._made.links_out()
+
     def restart(self) -> None:
         """As `LanguageServers.restart`."""
         if self._made is not None:

@@ -185,6 +185,9 @@ class LanguageServers(Protocol):
     async def named(self, name: str) -> LanguageServer | Unavailable | None:
         """The server of this kind; None if the kind is unknown."""
 
+    def links_out(self) -> Sequence[str]:
+        """The links in the project that lead out of it, as of the last look at its files. Never waits."""
+
     def restart(self) -> None:
         """Stop all servers in the background; each starts at its next use, whatever failed before."""
 

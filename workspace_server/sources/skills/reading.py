@@ -12,9 +12,11 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from workspace_server.files.file_gate import FileGate
 from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
 from workspace_server.results import clean_text
 from workspace_server.sources.skills import front_matter
@@ -22,14 +24,6 @@ from workspace_server.sources.skills.folders import MAX_BYTES, SKILL_FILE, Found
 from workspace_server.sources.skills.front_matter import InvalidFrontMatter
 from workspace_server.trust.item import TrustItem, file_name
 
-# as long as the path is clean: a pipe may have replaced the file, and opening it would block
-_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 _BINARY: Final = "application/octet-stream"
 _TEXT: Final = "text/plain"
 _MARKDOWN: Final = "text/markdown"
@@ -163,7 +157,8 @@ def content_of(file: SkillFile) -> bytes:
 def _content(path: str, expected: FileIdentity | None) -> bytes:
     name = clean_text(os.path.basename(path))
     try:
-        descriptor = os.open(path, _FLAGS)
+        # the path was found without links: what opens by now must lie just there
+        descriptor = FileGate([Path(path).parent]).open(path)
         with os.fdopen(descriptor, "rb") as file:
             before = file_identity(os.fstat(descriptor))
             if not stat.S_ISREG(before[2]) or before[3] > MAX_BYTES:

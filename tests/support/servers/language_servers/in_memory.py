@@ -21,9 +21,9 @@ from workspace_server.sources.language_servers.server import (
     ServerStatus,
     Unavailable,
 )
+from workspace_server.sources.language_servers.session.tree import disk_text
 from workspace_server.sources.language_servers.specification import Role, ServerSpecification
 from workspace_server.sources.language_servers.tools.workplace import Workplace
-from workspace_server.sources.language_servers.wire.positions import split_lines
 from workspace_server.workspace import Workspace
 
 Answer = Callable[[Any], Any]
@@ -78,7 +78,7 @@ class InMemoryServer:
 
     async def open(self, path: Path) -> Sequence[str]:
         self.opened.append(path)
-        return split_lines(path.read_text("utf-8"))
+        return disk_text.read(path).lines()
 
     def memo(self, path: Path) -> dict[str, Any]:
         return {}
@@ -108,8 +108,8 @@ class InMemoryServer:
         return DiagnosticsAnswer(files, self.state or Freshness(self.specification.name, "fresh"))
 
 
-def _lines(path: Path) -> list[str] | None:
-    return split_lines(path.read_text("utf-8")) if path.is_file() else None
+def _lines(path: Path) -> Sequence[str] | None:
+    return disk_text.read(path).lines() if path.is_file() else None
 
 
 @dataclass
@@ -126,6 +126,7 @@ class InMemoryServers:
     obtained: list[Path | None] = field(default_factory=list)
     closed: bool = False
     restarts: int = 0
+    links: Sequence[str] = ()
 
     def known(self) -> Sequence[ServerSpecification]:
         return [one.specification for one in (*self.running, *self.absent)]
@@ -161,6 +162,9 @@ class InMemoryServers:
     async def named(self, name: str) -> LanguageServer | Unavailable | None:
         found = [one for one in (*self.running, *self.absent) if one.specification.name == name]
         return found[0] if found else None
+
+    def links_out(self) -> Sequence[str]:
+        return self.links
 
     def restart(self) -> None:
         self.restarts += 1

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -200,8 +201,12 @@ async def find_text(
         finally:
             batches.close()
 
+    # a folder may have become a link since it was listed, and the programs that match follow paths
+    is_shown = cache(workspace.gate().admits)
+
     def convert(scope: Scope, line: Line) -> TextMatch:
-        return TextMatch(scope.tree.folder.path / line.relative, line.number, line.preview, line.occurrences)
+        path = scope.tree.folder.path / line.relative
+        return TextMatch(path, line.number, line.preview if is_shown(path) else "", line.occurrences)
 
     return await _search(workspace, where, limit, settings, search=search, convert=convert)
 

@@ -10,7 +10,6 @@ import base64
 import codecs
 import mimetypes
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from workspace_server.sources.builtin.tools.line_range import LineCollector, Lin
 from workspace_server.sources.builtin.tools.neighbours import neighbours
 from workspace_server.sources.builtin.tools.pages import NOTE_SCHEMA, PAGE_CHARACTERS, shown_path
 from workspace_server.tool import InvalidArguments, Tool, ToolError, ToolResult
-from workspace_server.workspace import NOT_REGULAR, PathNotFound, Workspace, absolute_text
+from workspace_server.workspace import PathNotFound, Workspace, absolute_text
 
 DEFAULT_MAX_BYTES = PAGE_CHARACTERS
 MAX_BYTES = 1024 * 1024
@@ -151,13 +150,9 @@ async def call(
 def _read(workspace: Workspace, text: str, wanted: LineRange, stopped: Callable[[], bool]) -> ToolResult:
     try:
         path = workspace.resolve_file(text)
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+        descriptor = workspace.gate().open(path)
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):  # replaced after it was resolved
-                raise InvalidArguments("/filePath", NOT_REGULAR)
-            read = _read_open(file, status.st_size, wanted, stopped)
+            read = _read_open(file, os.fstat(descriptor).st_size, wanted, stopped)
             return _result(workspace, path, read, fit=wanted.fit)
     except OSError as error:
         raise _failure(text, (error.strerror or "unreadable").lower()) from None

@@ -20,7 +20,6 @@ from workspace_server.sources.language_servers.server import FileDiagnostics
 from workspace_server.sources.language_servers.session.server_process.launch import Launch
 from workspace_server.sources.language_servers.session.tree import disk_text
 from workspace_server.sources.language_servers.specification import Check
-from workspace_server.sources.language_servers.wire.positions import split_lines
 
 DEADLINE_S: Final = 300.0
 MAX_OUTPUT: Final = 16 * 1024 * 1024
@@ -126,7 +125,7 @@ def _freshness(launch: Launch, check: Check, ended: _Ended, has_findings: bool) 
 
 def _with_text(path: Path, items: Sequence[Mapping[str, Any]]) -> FileDiagnostics:
     try:
-        lines: Sequence[str] | None = split_lines(disk_text.read(path).text)
+        lines: Sequence[str] | None = disk_text.read(path).lines()
         path = Path(os.path.realpath(path))
     except (OSError, ValueError):  # gone, or a name that no file can have
         lines = None

@@ -18,7 +18,9 @@ from workspace_server.sources.language_servers.clangd.tools.symbol_bundle import
 from workspace_server.sources.language_servers.clangd.tools.symbol_info import symbol_info
 from workspace_server.sources.language_servers.clangd.tools.symbol_search import symbol_search
 from workspace_server.sources.language_servers.clangd.tools.type_hierarchy import type_hierarchy
+from workspace_server.sources.language_servers.library_folders import LanguageFiles
 from workspace_server.sources.language_servers.server import LanguageServers
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.tool import ToolResult
 from workspace_server.workspace import Workspace
 
@@ -38,20 +40,22 @@ _NEEDS_NO_INDEX: Final = frozenset({"switchSourceHeader", "lspRequest"})
 """Tools whose answer says nothing of the index: they neither wait for it nor mention it."""
 
 
-async def run(
+async def run(  # noqa: PLR0917  what one call is about
     name: str,
     arguments: Mapping[str, Any],
     workspace: Workspace,
     servers: LanguageServers,
     settings: ClangdSettings,
+    files: LanguageFiles,
 ) -> ToolResult:
     """The result of a tool; failures are results, too."""
     short = name.removeprefix(PREFIX)
     if short == "status":
         return await status(servers, settings)
     indexed = short not in _NEEDS_NO_INDEX
+    texts = Texts(await files.gate(), servers.links_out)
     try:
-        call = await begin(workspace, servers, settings, wait_s=None if indexed else 0)
+        call = await begin(workspace, servers, settings, texts, wait_s=None if indexed else 0)
         answer = await _CALLS[short](call, arguments)
     except ClangdFailure as failure:
         return failure.result()

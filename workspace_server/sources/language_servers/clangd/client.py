@@ -22,6 +22,7 @@ from workspace_server.sources.language_servers.server import (
     ServerGone,
     Unavailable,
 )
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import in_copy
 from workspace_server.sources.language_servers.wire import document_uris
 from workspace_server.sources.language_servers.wire.positions import OutsideText, Position, to_server
@@ -108,7 +109,7 @@ class ClangdCall:
         return Target(path, {**document, "position": position})
 
     async def file(self, text: str) -> Path:
-        """The file that a path names, which may lie outside the workspace.
+        """The file that a path names, which may lie outside the workspace: then its text is not shown.
 
         Raises:
             ClangdFailure: there is none.
@@ -117,7 +118,11 @@ class ClangdCall:
 
 
 async def begin(
-    workspace: Workspace, servers: LanguageServers, settings: ClangdSettings, wait_s: float | None = None
+    workspace: Workspace,
+    servers: LanguageServers,
+    settings: ClangdSettings,
+    texts: Texts,
+    wait_s: float | None = None,
 ) -> ClangdCall:
     """clangd for one call: started if needed, told of all changes on disk, and asked how far its index is.
 
@@ -125,6 +130,7 @@ async def begin(
         workspace: names the folders.
         servers: the workspace's language servers.
         settings: what the user set.
+        texts: the text that the call may show.
         wait_s: how long to wait for the index; None for as long as one request may take.
 
     Raises:
@@ -145,7 +151,7 @@ async def begin(
         freshness = await server.ready(settings.request_timeout_ms / 1000 if wait_s is None else wait_s)
     except ServerGone as error:
         raise ClangdFailure("CLANGD_CLIENT_UNAVAILABLE", str(error)) from None
-    return ClangdCall(workspace, settings, server, Places(workspace, server.encoding), freshness)
+    return ClangdCall(workspace, settings, server, Places(workspace, server.encoding, texts), freshness)
 
 
 def is_running(servers: LanguageServers) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import ClangdSettings
 from workspace_server.source import Default, Source, SourceKind
+from workspace_server.sources.language_servers.library_folders import LanguageFiles
 from workspace_server.sources.language_servers.server import LanguageServers
 from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace
@@ -25,6 +26,7 @@ class ClangdSource(Source):
         workspace: the workspace.
         servers: its language servers, which another source closes.
         settings: what the user set; a change of them needs another source.
+        environment: the user's variables, which name libraries.
     """
 
     id = ID
@@ -32,10 +34,17 @@ class ClangdSource(Source):
     default: Default = "exposed"
     keywords = ("c++", "clangd")
 
-    def __init__(self, workspace: Workspace, servers: LanguageServers, settings: ClangdSettings) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        servers: LanguageServers,
+        settings: ClangdSettings,
+        environment: Callable[[], Awaitable[Mapping[str, str]]],
+    ) -> None:
         self._workspace = workspace
         self._servers = servers
         self._settings = settings
+        self._files = LanguageFiles([folder.path for folder in workspace.folders], servers, environment)
         self._tools: Sequence[Tool] | None = None
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -64,7 +73,7 @@ class ClangdSource(Source):
         # loaded here: few projects use these tools
         calls = importlib.import_module(f"{_PACKAGE}.calls")
         outcome: CallOutcome = await calls.run(
-            name, arguments, self._workspace, self._servers, self._settings
+            name, arguments, self._workspace, self._servers, self._settings, self._files
         )
         return outcome
 

@@ -81,6 +81,7 @@ class Planner:
         self._workspace = workspace
         self._encoding = encoding
         self._newest_ns = newest_ns
+        self._gate = workspace.gate()
         self._states: dict[Path, _State] = {}
 
     def plan(self, operations: Sequence[Operation]) -> list[FileChange]:
@@ -150,7 +151,7 @@ class Planner:
             content = None
             if os.path.lexists(path):
                 try:
-                    content = file_content.read(path)
+                    content = file_content.read(path, self._gate)
                 except Unchangeable as refused:
                     raise self._refusal(path, str(refused)) from None
                 if content.changed_ns > self._newest_ns:

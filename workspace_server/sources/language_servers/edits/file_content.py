@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from workspace_server.files.file_gate import FileGate
+
 MAX_FILE: Final = 8 * 1024 * 1024
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -53,13 +55,13 @@ class FileContent:
         return _LINE_END.sub("\r\n", text) if windows > self.text.count("\n") - windows else text
 
 
-def read(path: Path) -> FileContent:
-    """Read a regular file.
+def read(path: Path, gate: FileGate) -> FileContent:
+    """Read a regular file that the gate lets through.
 
     Raises:
         Unchangeable: it is a link, no regular file, too large, or no text that is written back unchanged.
     """
-    data, status = read_bytes(path)
+    data, status = read_bytes(path, gate)
     bom, encoding = next(((bom, name) for bom, name in _BOMS if data.startswith(bom)), (b"", "utf-8"))
     try:
         text = data[len(bom) :].decode(encoding)
@@ -69,21 +71,18 @@ def read(path: Path) -> FileContent:
     return FileContent(data, stat.S_IMODE(status.st_mode), text, bom, encoding, changed)
 
 
-def read_bytes(path: Path) -> tuple[bytes, os.stat_result]:
+def read_bytes(path: Path, gate: FileGate) -> tuple[bytes, os.stat_result]:
     """The bytes of a regular file, and its status.
 
     Raises:
         Unchangeable: it is a link, no regular file, too large, or cannot be read.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         if path.is_symlink():
             raise Unchangeable("it is a link")
-        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+        descriptor = gate.open(path)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise Unchangeable("it is not a regular file")
             if status.st_size > MAX_FILE:
                 raise Unchangeable(f"it is larger than {MAX_FILE // 1024 // 1024} MiB")
             return file.read(MAX_FILE + 1), status

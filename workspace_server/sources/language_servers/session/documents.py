@@ -15,7 +15,6 @@ from workspace_server.sources.language_servers.session.tree import disk_text
 from workspace_server.sources.language_servers.session.tree.disk_text import DiskText
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
-from workspace_server.sources.language_servers.wire.positions import split_lines
 
 MAX_DOCUMENTS: Final = 200
 MAX_TEXT: Final = 64 * 1024 * 1024
@@ -47,7 +46,7 @@ class Document:
     @cached_property
     def lines(self) -> Sequence[str]:
         """The lines as LSP counts them."""
-        return split_lines(self.disk.text)
+        return self.disk.lines()
 
     @cached_property
     def name(self) -> str:

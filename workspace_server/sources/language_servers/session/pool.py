@@ -110,6 +110,10 @@ class ServerPool:
         environment = await self._context.environment()
         return await self._obtain(kind, await asyncio.to_thread(self._kinds.find, kind), environment)
 
+    def links_out(self) -> Sequence[str]:
+        """As `LanguageServers.links_out`."""
+        return self._watch.links_out()
+
     def restart(self) -> None:
         """As `LanguageServers.restart`."""
         for supervisor in self._supervisors.values():

@@ -12,8 +12,10 @@ from workspace_server.files.local_disk import LocalFiles
 from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.results import well_formed
 from workspace_server.sources.builtin.kept_searches import KeptSearches
+from workspace_server.sources.language_servers.library_folders import LanguageFiles
 from workspace_server.sources.language_servers.server import LanguageServers
 from workspace_server.sources.language_servers.tools.schemas import DEFAULT_WAIT_S
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.tool import InvalidArguments, ToolError
 from workspace_server.workspace import POINTER, PathNotFound, Workspace, absolute_text, elsewhere
 
@@ -55,12 +57,19 @@ class Workplace:
     editor: AskEditor = no_editor
     searches: KeptSearches = field(default_factory=KeptSearches)
     disk: LocalFiles = field(init=False, compare=False)
+    _files: LanguageFiles = field(init=False, compare=False)
     _names: dict[str, tuple[str, str | None]] = field(init=False, compare=False, default_factory=dict)
     _known: set[str] = field(init=False, compare=False, default_factory=set)
 
     def __post_init__(self) -> None:
         """Files of the workspace are read at once where they are on local disks."""
-        object.__setattr__(self, "disk", LocalFiles([folder.path for folder in self.workspace.folders]))
+        folders = [folder.path for folder in self.workspace.folders]
+        object.__setattr__(self, "disk", LocalFiles(folders))
+        object.__setattr__(self, "_files", LanguageFiles(folders, self.servers, self.environment))
+
+    async def texts(self) -> Texts:
+        """The text of files that one call may show."""
+        return Texts(await self._files.gate(), self.servers.links_out)
 
     def shown(self, path: Path) -> str:
         """The path as texts show it: `Folder/…`, or absolute outside the workspace."""

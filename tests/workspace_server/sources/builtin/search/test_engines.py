@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,26 @@ async def test_links_that_lead_out_are_never_followed(engine: str, linked: Path)
     assert await names(engine, linked) == expected
     assert await names(engine, linked, ignored=True) == expected
     assert [name for name, _, _ in await lines(engine, linked, literal("needle"))] == expected
+
+
+async def test_lines_behind_a_new_link_are_not_shown(
+    engine: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(root, {"sub/a.txt": "needle\n"})
+    write_tree(root.parent / "home", {"a.txt": "needle and secret\n"})
+    match = engine_module._match
+
+    async def exchanged(*arguments: Any, **more: Any) -> str | None:
+        if (root / "keep.txt").exists():
+            (root / "keep.txt").unlink()
+            (root / "sub").rename(root.parent / "was")
+            (root / "sub").symlink_to(root.parent / "home")
+        return await match(*arguments, **more)
+
+    monkeypatch.setattr(engine_module, "_match", exchanged)
+    settings = settings_of(engine, root.parent)
+    found = await find_text(workspace_of(root), literal("needle"), Where("", ""), 9, settings)
+    assert [(one.path.name, one.preview) for one in found.items] == [("a.txt", "")]
 
 
 async def test_links_inside_the_workspace_are_followed(engine: str, linked: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.tools.read_file import MAX_BYTES, TOOL, call
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
+from workspace_server.workspace import Workspace
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
@@ -172,6 +173,24 @@ async def test_arguments_that_do_not_fit_the_world_are_refused(
     with pytest.raises(InvalidArguments) as caught:
         await read(root, **arguments)
     assert caught.value.pointer == pointer
+
+
+async def test_a_folder_that_becomes_a_link_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path / "proj", {"sub/f.txt": "mine"})
+    write_tree(tmp_path / "home", {"f.txt": "secret"})
+    resolve = Workspace.resolve_file
+
+    def exchanged(workspace: Workspace, text: str) -> Path:
+        real = resolve(workspace, text)
+        (root / "sub").rename(root / "was")
+        (root / "sub").symlink_to(tmp_path / "home")
+        return real
+
+    monkeypatch.setattr(Workspace, "resolve_file", exchanged)
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await read(root, filePath="sub/f.txt")
 
 
 def test_schema_states_defaults_and_limits() -> None:

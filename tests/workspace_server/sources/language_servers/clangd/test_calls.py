@@ -10,12 +10,19 @@ from typing import Any
 
 import pytest
 
-from support.servers.language_servers.in_memory import InMemoryServer, InMemoryServers, at, kind
+from support.servers.language_servers.in_memory import (
+    InMemoryServer,
+    InMemoryServers,
+    at,
+    kind,
+    no_environment,
+)
 from workspace_server.config.model import ClangdSettings
 from workspace_server.sources.language_servers.clangd.calls import run
 from workspace_server.sources.language_servers.clangd.definitions import tools_of
 from workspace_server.sources.language_servers.clangd.tools.lsp_request import METHODS
 from workspace_server.sources.language_servers.freshness import Freshness
+from workspace_server.sources.language_servers.library_folders import LanguageFiles
 from workspace_server.sources.language_servers.server import (
     RequestFailed,
     RequestTimedOut,
@@ -57,7 +64,9 @@ class Clangd:
         return {"uri": self.file.as_uri(), "range": at(line, character, line, to)}
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:
-        return await run(f"lm_clangd_{name}", arguments, Workspace.of(self.root), self.servers, self.settings)
+        files = LanguageFiles([self.root], self.servers, no_environment)
+        workspace = Workspace.of(self.root)
+        return await run(f"lm_clangd_{name}", arguments, workspace, self.servers, self.settings, files)
 
     async def at(self, name: str, line: int, character: int, **more: Any) -> ToolResult:
         position = {"line": line, "character": character}
@@ -221,14 +230,16 @@ async def test_type_definition_is_asked_for_values_only(clangd: Clangd) -> None:
 
 async def test_generated_files_are_no_source_of_snippets(clangd: Clangd) -> None:
     generated = clangd.root / "a.generated.h"
-    generated.write_text("int twice(int);\n")
+    generated.write_text("int twice(int) {}\n")
+    header = clangd.root / "b.h"
+    header.write_text("int twice(int);\n")
     clangd.answers("textDocument/hover", {"contents": {"value": "### function `twice`\n"}})
     clangd.answers("textDocument/definition", [{"uri": generated.as_uri(), "range": at(0, 4)}])
-    clangd.answers("textDocument/declaration", [clangd.location(0, 4, 9)])
+    clangd.answers("textDocument/declaration", [{"uri": header.as_uri(), "range": at(0, 4, 0, 9)}])
     result = await clangd.at("symbolInfo", 1, 5)
     assert result.structured["snippetSource"] == "declaration"
     assert result.structured["snippetFilteredGenerated"] is True
-    assert result.structured["snippet"] == "int twice(int value) {"
+    assert result.structured["snippet"] == "int twice(int);"
 
 
 def item(clangd: Clangd, name: str, line: int) -> Mapping[str, Any]:

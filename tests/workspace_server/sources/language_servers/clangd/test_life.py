@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from support.processes.child_processes import until
+from support.servers.language_servers.in_memory import no_environment
 from support.servers.language_servers.scripted_kinds import Pooled, pooled
 from workspace_server.config.model import ClangdSettings
 from workspace_server.sources.language_servers.clangd.calls import run
+from workspace_server.sources.language_servers.library_folders import LanguageFiles
 from workspace_server.workspace import Workspace
 
 ONE_USE = """
@@ -30,7 +32,10 @@ POSITION = {"line": 1, "character": 1}
 async def references(made: Pooled, folder: Path) -> Mapping[str, Any]:
     arguments = {"filePath": str(folder / "a.txt"), "position": POSITION}
     settings = ClangdSettings(enabled=True)
-    found = await run("lm_clangd_symbolReferences", arguments, Workspace.of(folder), made.pool, settings)
+    files = LanguageFiles([folder], made.pool, no_environment)
+    found = await run(
+        "lm_clangd_symbolReferences", arguments, Workspace.of(folder), made.pool, settings, files
+    )
     return found.structured
 
 

@@ -18,10 +18,12 @@ from support.servers.language_servers.in_memory import (
     workplace_of,
 )
 from support.servers.language_servers.python_symbols import python_server
+from workspace_server.files.file_gate import FileGate
 from workspace_server.sources.language_servers.clangd import client
 from workspace_server.sources.language_servers.clangd.answers.failures import ClangdFailure
 from workspace_server.sources.language_servers.clangd.answers.places import Places
 from workspace_server.sources.language_servers.tools.definitions import MODULES
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.tool import InvalidArguments, ToolResult
 from workspace_server.workspace import Workspace
@@ -169,7 +171,11 @@ def test_clangd_refuses_files_of_other_worktrees(main: Path, place: str) -> None
 
 
 async def test_places_that_clangd_names_in_copies_are_left_out(main: Path, tree: Path) -> None:
-    found = await Places(Workspace.of(main), "utf-16").of(everywhere(main / "mod.py", tree / "mod.py"))
+    found = await Places(Workspace.of(main), "utf-16", Texts(FileGate([main]))).of(
+        everywhere(main / "mod.py", tree / "mod.py")
+    )
     assert [place.path for place in found] == [main / "mod.py"]
-    found = await Places(Workspace.of(tree), "utf-16").of(everywhere(tree / "mod.py"))
+    found = await Places(Workspace.of(tree), "utf-16", Texts(FileGate([tree]))).of(
+        everywhere(tree / "mod.py")
+    )
     assert [place.path for place in found] == [tree / "mod.py"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,12 +11,11 @@ from typing import Any, Final
 from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.results import clean_text
 from workspace_server.sources.language_servers.server import PositionEncoding
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.wire import document_uris
-from workspace_server.sources.language_servers.wire.positions import Span, span_from_server, split_lines
+from workspace_server.sources.language_servers.wire.positions import Span, span_from_server
 from workspace_server.workspace import Workspace, absolute_text
 
-MAX_FILES: Final = 200
-MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 MAX_PREVIEW: Final = 300
 """Longest line of a preview, in characters."""
 
@@ -65,13 +64,14 @@ class Places:
     Args:
         workspace: names the folders.
         encoding: the unit of the server's positions.
+        texts: the text that the call may show.
     """
 
-    def __init__(self, workspace: Workspace, encoding: PositionEncoding) -> None:
+    def __init__(self, workspace: Workspace, encoding: PositionEncoding, texts: Texts) -> None:
         self._workspace = workspace
         self._encoding = encoding
         self._copies = ProjectCopies([folder.path for folder in workspace.folders])
-        self._lines: dict[Path, Sequence[str] | None] = {}
+        self.texts = texts
 
     async def of(self, found: Any) -> list[Place]:
         """The places in a result: a `Location`, a `LocationLink`, or a list of them.
@@ -97,12 +97,12 @@ class Places:
         return Place(path, self._workspace.workspace_path(path), converted, preview)
 
     async def lines(self, path: Path) -> Sequence[str] | None:
-        """The lines of a file as it is on disk; None if it cannot be read, or is too large."""
-        if path not in self._lines:
-            if len(self._lines) >= MAX_FILES:
-                return None
-            self._lines[path] = await asyncio.to_thread(_read, path)
-        return self._lines[path]
+        """The lines of a file as it is on disk; None as for `Texts.lines`."""
+        return await asyncio.to_thread(self.texts.lines, path)
+
+    async def may_say(self, words: str, about: Iterable[Path]) -> bool:
+        """As `Texts.may_say`."""
+        return await asyncio.to_thread(self.texts.may_say, words, list(about))
 
 
 def _location(found: Any) -> tuple[Path, Any] | None:
@@ -111,12 +111,3 @@ def _location(found: Any) -> tuple[Path, Any] | None:
     path = document_uris.to_path(found.get("targetUri", found.get("uri")), Path)
     span = found.get("targetSelectionRange", found.get("range"))
     return None if path is None else (path, span)
-
-
-def _read(path: Path) -> Sequence[str] | None:
-    try:
-        if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
-            return None
-        return split_lines(path.read_text("utf-8", "replace"))
-    except OSError:
-        return None

@@ -12,6 +12,7 @@ from workspace_server.sources.language_servers.clangd.answers.results import Ans
 from workspace_server.sources.language_servers.clangd.answers.summary import Counts, Entry, Section
 from workspace_server.sources.language_servers.clangd.client import ClangdCall, Target
 from workspace_server.sources.language_servers.tools.asking import list_of
+from workspace_server.sources.language_servers.tools.texts import WITHHELD
 from workspace_server.sources.language_servers.wire import document_uris
 
 Item = Mapping[str, Any]
@@ -96,7 +97,7 @@ async def find_calls(call: ClangdCall, target: Target, direction: str, depth: in
     search = _Search(call, depth, breadth)
     incoming = await search.follow(root, "incoming") if direction != "outgoing" else []
     outgoing = await search.follow(root, "outgoing") if direction != "incoming" else []
-    return Calls((name_of(root), place), incoming, outgoing, search.truncated)
+    return Calls((await name_of(call, root), place), incoming, outgoing, search.truncated)
 
 
 async def place_of(call: ClangdCall, item: Item) -> Place | None:
@@ -105,14 +106,15 @@ async def place_of(call: ClangdCall, item: Item) -> Place | None:
     return None if path is None else await call.places.at(path, item.get("selectionRange"))
 
 
-def name_of(item: Item) -> str:
-    """The name of a hierarchy's item, with what it lies in where clangd says so."""
-    return str(item.get("name", "?"))
+async def name_of(call: ClangdCall, item: Item) -> str:
+    """The name of a hierarchy's item, which is a part of its file, with what it lies in if clangd says so."""
+    name, path = str(item.get("name", "?")), document_uris.to_path(item.get("uri"), Path)
+    return name if path is not None and await call.places.may_say(name, [path]) else WITHHELD
 
 
 def key_of(item: Item) -> tuple[str, str, str]:
     """Tells items apart."""
-    return (str(item.get("uri")), str(item.get("selectionRange")), name_of(item))
+    return (str(item.get("uri")), str(item.get("selectionRange")), str(item.get("name")))
 
 
 class _Search:
@@ -157,4 +159,6 @@ class _Search:
     async def _call_between(self, item: Item, other: Item, direction: Direction) -> Call | None:
         place = await place_of(self._call, other)
         pair = (other, item) if direction == "incoming" else (item, other)
-        return None if place is None else Call(place, " -> ".join(name_of(one) for one in pair))
+        if place is None:
+            return None
+        return Call(place, " -> ".join([await name_of(self._call, one) for one in pair]))

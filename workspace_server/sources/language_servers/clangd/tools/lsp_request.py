@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from workspace_server.sources.language_servers.clangd.answers.results import Ans
 from workspace_server.sources.language_servers.clangd.answers.summary import Counts, Section
 from workspace_server.sources.language_servers.clangd.client import ClangdCall
 from workspace_server.sources.language_servers.server import ServerGone
+from workspace_server.sources.language_servers.tools.asking import list_of
+from workspace_server.sources.language_servers.tools.texts import WITHHELD
 from workspace_server.sources.language_servers.wire import document_uris
 from workspace_server.sources.language_servers.wire.positions import (
     OutsideText,
@@ -29,6 +32,14 @@ METHODS: Final = (
     *(f"{_DOCUMENT}{name}" for name in ("switchSourceHeader", "ast", "typeHierarchy")),
     "workspace/symbol",
 )
+_TELLS: Final = frozenset(
+    f"{_DOCUMENT}{name}" for name in ("hover", "signatureHelp", "documentSymbol", "ast")
+)
+"""Methods whose results are words; those of the others are places, and names that stand there."""
+_PLACES: Final = frozenset(
+    {"uri", "range", "selectionRange", "location", "targetUri", "targetRange", "targetSelectionRange"}
+)
+"""What is left of a result about a file that must not be shown."""
 MAX_TEXT: Final = 40_000
 """Characters of the result in the text; structured content has all of it."""
 MAX_TIMEOUT_MS: Final = 300_000
@@ -55,6 +66,9 @@ async def lsp_request(call: ClangdCall, arguments: Mapping[str, Any]) -> Answer:
     limit = arguments.get("timeoutMs")
     result = await call.ask(method, sent, None if limit is None else min(limit, MAX_TIMEOUT_MS) / 1000)
     shown = await _incoming(result, call, path)
+    words = msgspec.json.encode(shown).decode()
+    if method in _TELLS and not await call.places.may_say(words, await _named_files(call, sent, path)):
+        shown = WITHHELD
     text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
     lines_shown = text[:MAX_TEXT].splitlines()
     if len(text) > MAX_TEXT:
@@ -67,6 +81,20 @@ async def lsp_request(call: ClangdCall, arguments: Mapping[str, Any]) -> Answer:
         extras={"method": method},
         text_counts=Counts(1, 1),
     )
+
+
+async def _named_files(call: ClangdCall, sent: Any, path: Path | None) -> list[Path]:
+    """The files that a result can repeat: the document, and where what is asked about is defined."""
+    if path is None:
+        return []
+    found: list[Mapping[str, Any]] = []
+    if isinstance(sent, Mapping) and "position" in sent:
+        place = {"textDocument": sent["textDocument"], "position": sent["position"]}
+        for request in ("definition", "declaration"):
+            with suppress(ClangdFailure):
+                found += list_of(await call.ask(f"{_DOCUMENT}{request}", place))
+    named = (document_uris.to_path(one.get("targetUri", one.get("uri")), Path) for one in found)
+    return [path, *(one for one in named if one is not None)]
 
 
 async def _document(call: ClangdCall, params: Mapping[str, Any]) -> tuple[Path | None, Mapping[str, Any]]:
@@ -118,7 +146,11 @@ async def _incoming(value: Any, call: ClangdCall, path: Path | None, depth: int 
             lines = None if path is None else await call.places.lines(path)
             place = from_server(value, lines, call.server.encoding)
             return None if place is None else {"line": place.line, "character": place.column}
-        about = document_uris.to_path(value.get("uri", value.get("targetUri")), Path) or path
+        inner = value.get("location")
+        named = inner if isinstance(inner, Mapping) else value
+        about = document_uris.to_path(named.get("uri", named.get("targetUri")), Path) or path
+        if about is not path and about is not None and not call.places.texts.admits(about):
+            value = {name: one for name, one in value.items() if name in _PLACES}
         return {name: await _incoming(one, call, about, depth + 1) for name, one in value.items()}
     if isinstance(value, list):
         return [await _incoming(one, call, path, depth + 1) for one in value]

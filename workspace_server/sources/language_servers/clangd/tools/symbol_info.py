@@ -22,6 +22,8 @@ from workspace_server.sources.language_servers.clangd.answers.symbol_names impor
 from workspace_server.sources.language_servers.clangd.client import ClangdCall, Target
 from workspace_server.sources.language_servers.server import ServerGone
 from workspace_server.sources.language_servers.tools.asking import list_of
+from workspace_server.sources.language_servers.tools.symbols.declarations import role_of
+from workspace_server.sources.language_servers.tools.texts import WITHHELD
 from workspace_server.sources.language_servers.wire import document_uris
 from workspace_server.sources.language_servers.wire.positions import Position, Span, span_from_server
 from workspace_server.workspace import absolute_text
@@ -31,6 +33,9 @@ _REQUESTS: Final = {
     "typeDefinition": "textDocument/typeDefinition",
     "declaration": "textDocument/declaration",
 }
+
+_OWN: Final = ("definition", "declaration")
+"""What the result of `textDocument/symbolInfo` has of a symbol in the file itself, or in what it includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,12 @@ async def symbol_info(call: ClangdCall, arguments: Mapping[str, Any]) -> Answer:
     """The symbol at a position."""
     target = await call.target(arguments)
     hover = hover_text(await call.ask("textDocument/hover", target.params))
-    kind, name = named_in(hover) or ("unknown", await _name(call, target))
+    details = await _details(call, target)
+    kind, name = named_in(hover) or ("unknown", str(details.get("name", "")))
     group = category(kind)
-    places = await _places(call, target, group)
+    places = await _told_apart(call, await _places(call, target, group), details, group)
+    if not await call.places.may_say(hover, [target.path, *(place.path for _, place in places)]):
+        name = hover = WITHHELD
     snippet = Snippet((), "none", filtered=False)
     if arguments.get("includeSnippet", True):
         snippet = await _snippet(call, places, arguments.get("snippetMaxLines", 20))
@@ -67,13 +75,31 @@ async def _places(call: ClangdCall, target: Target, group: Category) -> list[tup
     return found
 
 
-async def _name(call: ClangdCall, target: Target) -> str:
-    """The symbol's name where the hover text does not tell it; empty if there is no symbol."""
+async def _details(call: ClangdCall, target: Target) -> Mapping[str, Any]:
+    """What clangd says of the symbol beside its hover text: its name, and where this file has it."""
     try:
         found = list_of(await call.ask("textDocument/symbolInfo", target.params))
     except ClangdFailure:
-        return ""
-    return str(found[0].get("name", "")) if found else ""
+        return {}
+    return found[0] if found else {}
+
+
+async def _told_apart(
+    call: ClangdCall, places: Sequence[tuple[str, Place]], details: Mapping[str, Any], group: Category
+) -> list[tuple[str, Place]]:
+    """Definitions first, by what stands there: at each of the two, clangd names the other one as both."""
+    said = {place: label for label, place in places if label != "typeDefinition"}
+    for label in _OWN if said else ():
+        said |= {
+            place: said.get(place, label) for place in await call.places.of(details.get(f"{label}Range"))
+        }
+    labelled = [one for one in places if one[0] == "typeDefinition"]
+    for place, label in said.items():
+        lines = await call.places.lines(place.path)
+        role = role_of(place.path, lines, place.span.start, is_value=group == "valueLike")
+        labelled.append((role or label, place))
+    order = list(_REQUESTS)
+    return sorted(labelled, key=lambda one: order.index(one[0]))
 
 
 async def _snippet(call: ClangdCall, places: Sequence[tuple[str, Place]], most: int) -> Snippet:

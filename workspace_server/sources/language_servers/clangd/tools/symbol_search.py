@@ -130,6 +130,8 @@ async def _found(call: ClangdCall, symbol: Raw) -> FoundSymbol | None:
     places = await call.places.of(location)
     if not places or not isinstance(location, Mapping):
         return None
+    if not await call.places.may_say(str(symbol.get("name")), [places[0].path]):
+        return None
     container = symbol.get("containerName")
     return FoundSymbol(
         str(symbol.get("name", "?")),
@@ -154,6 +156,8 @@ async def _signature(
         except (ClangdFailure, OSError, ServerGone):
             hover = None
     signature = signature_in(hover_text(hover))
+    if not await call.places.may_say(signature or "", [symbol.place.path]):
+        return None, "none"
     if signature is not None:
         return signature, "hover"
     return (symbol.place.preview, "definitionLine") if symbol.place.preview else (None, "none")

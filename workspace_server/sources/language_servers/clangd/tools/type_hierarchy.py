@@ -59,7 +59,9 @@ async def type_hierarchy(call: ClangdCall, arguments: Mapping[str, Any]) -> Answ
         await _note(call, root, found)
         await _climb(call, root, limits, found)
         await _descend(call, root, limits, found)
-    return _answer(None if root is None or place is None else (name_of(root), place), found, limits)
+    return _answer(
+        None if root is None or place is None else (await name_of(call, root), place), found, limits
+    )
 
 
 async def _climb(call: ClangdCall, root: Item, limits: Limits, found: _Hierarchy) -> None:
@@ -76,7 +78,7 @@ async def _climb(call: ClangdCall, root: Item, limits: Limits, found: _Hierarchy
             return
         for parent in parents:
             if (place := await _note(call, parent, found)) is not None:
-                found.supers.append((name_of(parent), place))
+                found.supers.append((await name_of(call, parent), place))
         level = parents
 
 
@@ -89,14 +91,14 @@ async def _descend(call: ClangdCall, root: Item, limits: Limits, found: _Hierarc
             if step == limits.sub_depth or len(found.whole) + len(new) > MAX_TYPES:
                 found.depth_cut = found.depth_cut or bool(new)
                 continue
-            name = name_of(item)
+            name = await name_of(call, item)
             if len(new) > limits.sub_breadth:
                 found.breadth_cut[name] = True
             for child in new[: limits.sub_breadth]:
                 seen.add(key_of(child))
                 children.append(child)
                 if (place := await _note(call, child, found)) is not None:
-                    found.derived.setdefault(name, []).append((name_of(child), place))
+                    found.derived.setdefault(name, []).append((await name_of(call, child), place))
         level = children
 
 
@@ -109,7 +111,7 @@ async def _note(call: ClangdCall, item: Item, found: _Hierarchy) -> Place | None
     path = document_uris.to_path(item.get("uri"), Path)
     whole = None if path is None else await call.places.at(path, item.get("range"))
     if whole is not None:
-        found.whole.setdefault(name_of(item), whole)
+        found.whole.setdefault(await name_of(call, item), whole)
     return await place_of(call, item)
 
 

@@ -27,7 +27,6 @@ from workspace_server.sources.language_servers.session.diagnostics.publications 
 from workspace_server.sources.language_servers.session.documents import OpenDocuments
 from workspace_server.sources.language_servers.session.peer import Peer
 from workspace_server.sources.language_servers.session.tree import disk_text
-from workspace_server.sources.language_servers.wire.positions import split_lines
 
 AT_ONCE: Final = 8
 """Less than may be open at the same time, so that none is closed before it was checked."""
@@ -124,6 +123,6 @@ def _with_lines(reports: Mapping[Path, Report]) -> list[FileDiagnostics]:
 
 def _lines(path: Path) -> Sequence[str] | None:
     try:
-        return split_lines(disk_text.read(path).text)
+        return disk_text.read(path).lines()
     except OSError:
         return None

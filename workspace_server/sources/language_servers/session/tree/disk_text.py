@@ -9,13 +9,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from workspace_server.files.file_gate import real_path
 from workspace_server.sources.language_servers.session.tree.tree_changes import FileState
+from workspace_server.sources.language_servers.wire.positions import split_lines
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 _ATTEMPTS: Final = 3
 
 Encoding = Literal["utf-8", "latin-1"]
+
+
+class FileLines(list[str]):
+    """The lines of a file as LSP counts them.
+
+    Attributes:
+        real: the link-free path that they were read from; empty if they are of no file.
+    """
+
+    def __init__(self, text: str, real: str = "") -> None:
+        super().__init__(split_lines(text))
+        self.real = real
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +40,17 @@ class DiskText:
         text: without a byte order mark, as editors send it.
         encoding: `latin-1` if the bytes are not UTF-8: positions are then only as good as this guess.
         state: of the file when it was read.
+        real: its link-free path, as the kernel knew it then; empty if it was not read from a file.
     """
 
     text: str
     encoding: Encoding
     state: FileState
+    real: str = ""
+
+    def lines(self) -> FileLines:
+        """The lines, with where they are from."""
+        return FileLines(self.text, self.real)
 
 
 def read(path: Path) -> DiskText:
@@ -47,10 +67,11 @@ def read(path: Path) -> DiskText:
             content = _content(descriptor, path)
             if state_of(os.fstat(descriptor), path) == before:
                 break
+        real = real_path(descriptor, path)
     finally:
         os.close(descriptor)
     text, encoding = _decoded(content.removeprefix(_BOM))
-    return DiskText(text, encoding, before)
+    return DiskText(text, encoding, before, real)
 
 
 def current_state(path: Path) -> FileState | None:

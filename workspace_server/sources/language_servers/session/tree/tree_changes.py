@@ -32,6 +32,7 @@ class Snapshot:
         generated: folders of which only project files count.
         copies: git worktrees of which nothing counts.
         links: by their path, with the folder or file in the project that each leads to.
+        links_out: the links that lead out of the project, relevant ones first.
     """
 
     files: Mapping[str, FileState]
@@ -44,6 +45,7 @@ class Snapshot:
     generated: frozenset[str] = frozenset()
     copies: frozenset[str] = frozenset()
     links: Mapping[str, str] = field(default_factory=dict)
+    links_out: tuple[str, ...] = ()
 
     def aliases(self, path: str) -> list[str]:
         """The other names that a file has because links lead to it, or to folders above it."""

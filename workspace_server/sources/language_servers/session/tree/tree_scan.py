@@ -23,6 +23,8 @@ from workspace_server.sources.language_servers.session.tree.tree_changes import 
 MAX_ENTRIES: Final = 200_000
 MAX_DIGESTED: Final = 1024 * 1024
 MAX_LINKS: Final = 100
+MAX_LINKS_SEEN: Final = 5_000
+"""Of other links than to files of a language: so many are asked where they lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ def scan(
         generated=frozenset(look.generated),
         copies=frozenset(look.copies),
         links=_to_ours(look),
+        links_out=tuple(link for link in look.links if not _lies_in(os.path.realpath(link), look.roots)),
     )
 
 
@@ -130,7 +133,7 @@ class _Look:
         self.links: list[str] = []
         self.is_cut = False
         self.is_incomplete = False
-        self._roots = tuple(dict.fromkeys(str(folder) for folder in folders))
+        self.roots = tuple(dict.fromkeys(str(folder) for folder in folders))
         self._names = relevance.names
         self._suffixes = relevance.suffixes
         self._left = limit
@@ -140,8 +143,8 @@ class _Look:
 
     def run(self) -> None:
         """Walk until there is nothing left, or the limit is reached."""
-        inner = {root for root in self._roots if _lies_in(os.path.dirname(root), self._roots)}
-        waiting = deque(root for root in self._roots if root not in inner)
+        inner = {root for root in self.roots if _lies_in(os.path.dirname(root), self.roots)}
+        waiting = deque(root for root in self.roots if root not in inner)
         while waiting and not self.is_cut:
             self._list(waiting.popleft(), waiting)
 
@@ -163,11 +166,11 @@ class _Look:
         self.listed.append(folder)
         names, is_changed = self._names, folder in self._changed
         held = NOTHING.files if is_changed else self._held
-        if folder not in self._roots and not GENERATED_MARKS.isdisjoint([entry.name for entry in entries]):
+        if folder not in self.roots and not GENERATED_MARKS.isdisjoint([entry.name for entry in entries]):
             self.generated.append(folder)
             self._files([entry for entry in entries if entry.name in names and not entry.is_dir()], held)
             return
-        if folder not in self._roots and _is_copy(folder, entries):
+        if folder not in self.roots and _is_copy(folder, entries):
             self.copies.append(folder)
             return
         suffixes = self._suffixes
@@ -181,7 +184,7 @@ class _Look:
                         self._changed.add(entry.path)
             elif name[name.rfind(".") :] in suffixes or name in names:
                 files.append(entry)
-            elif entry.is_symlink() and len(self.links) < MAX_LINKS:
+            elif entry.is_symlink() and len(self.links) < MAX_LINKS_SEEN:
                 self.links.append(entry.path)
         self._files(files, held)
 
@@ -199,7 +202,7 @@ class _Look:
                 if entry.is_symlink():
                     self.elsewhere.append(path)
                     self.links.append(path)
-                    state = _with_target(path, state, self._roots)
+                    state = _with_target(path, state, self.roots)
                 elif status.st_nlink > 1:
                     self.elsewhere.append(path)
                 files[path] = state

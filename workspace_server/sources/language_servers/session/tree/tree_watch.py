@@ -72,6 +72,10 @@ class TreeWatch:
             return False  # targets of links may be on a disk that hangs: a thread looks at them
         return self._tree.is_unchanged(self._relevance)
 
+    def links_out(self) -> Sequence[str]:
+        """The links that lead out of the folders, as of the last look; none before the first."""
+        return () if self._latest is None else self._latest.links_out
+
     async def release(self) -> None:
         """One watcher was closed; after the last one nothing is kept."""
         self._watchers -= 1

@@ -1,4 +1,4 @@
-"""Converts the diagnostics of language servers to those of results: merged, in order, with previews. Pure."""
+"""Converts the diagnostics of language servers to those of results: merged, in order, previewed. Blocks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 from workspace_server.sources.language_servers.server import FileDiagnostics, PositionEncoding
 from workspace_server.sources.language_servers.tools.definitions import SEVERITIES
 from workspace_server.sources.language_servers.tools.symbols import spans
+from workspace_server.sources.language_servers.tools.texts import WITHHELD, Texts
 from workspace_server.sources.language_servers.wire.positions import Span, span_from_server
 
 MAX_PREVIEW_LINES: Final = 10
@@ -73,31 +74,36 @@ class Diagnostic:
         }
 
 
-def diagnostics_of(files: Iterable[FileDiagnostics], encoding: PositionEncoding) -> Iterable[Diagnostic]:
-    """The diagnostics of one server; those that are no LSP diagnostics are left out."""
+def diagnostics_of(
+    files: Iterable[FileDiagnostics], encoding: PositionEncoding, texts: Texts
+) -> Iterable[Diagnostic]:
+    """The diagnostics of one server; those that are no LSP diagnostics are left out.
+
+    Of a file that must not be shown, only places, severities and codes are left.
+    """
     for file in files:
         for raw in file.diagnostics:
             if isinstance(raw, Mapping) and (
                 span := span_from_server(raw.get("range"), file.lines, encoding)
             ):
-                yield _diagnostic(raw, file, span)
+                yield _diagnostic(raw, file, span, texts)
 
 
-def _diagnostic(raw: Mapping[str, Any], file: FileDiagnostics, span: Span) -> Diagnostic:
+def _diagnostic(raw: Mapping[str, Any], file: FileDiagnostics, span: Span, texts: Texts) -> Diagnostic:
     severity, code, source = raw.get("severity"), raw.get("code"), raw.get("source")
     known = isinstance(severity, int) and 1 <= severity <= len(SEVERITIES)
-    tags = raw.get("tags")
+    tags, message = raw.get("tags"), _message(raw.get("message"))
     return Diagnostic(
         file.path,
         int(severity or 1) - 1 if known else 0,
         span,
-        _message(raw.get("message")),
+        message if texts.may_say(message, [file.path]) else WITHHELD,
         source if isinstance(source, str) and source else None,
         code if isinstance(code, (str, int)) and not isinstance(code, bool) else None,
         tuple(_TAGS[tag] for tag in tags if isinstance(tag, int) and tag in _TAGS)
         if isinstance(tags, list)
         else (),
-        file.lines,
+        texts.shown(file.lines),
     )
 
 

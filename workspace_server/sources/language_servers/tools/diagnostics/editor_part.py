@@ -14,7 +14,7 @@ from workspace_server.sources.language_servers.tools.diagnostics.diagnostic_item
     Diagnostic,
     diagnostics_of,
 )
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import AskEditor, Problems
 
 SOURCE: Final = "vscode.languages.getDiagnostics"
@@ -34,20 +34,20 @@ class EditorPart:
     found: Sequence[Diagnostic]
 
 
-async def ask(editor: AskEditor, paths: Sequence[Path] | None) -> EditorPart | None:
+async def ask(editor: AskEditor, paths: Sequence[Path] | None, texts: Texts) -> EditorPart | None:
     """Ask the editor; None as for `AskEditor`."""
     problems = await editor(paths)
-    return None if problems is None else await asyncio.to_thread(_part, problems, paths)
+    return None if problems is None else await asyncio.to_thread(_part, problems, paths, texts)
 
 
-def _part(problems: Problems, paths: Sequence[Path] | None) -> EditorPart:
-    texts, wanted = Texts(), None if paths is None else frozenset(paths)
+def _part(problems: Problems, paths: Sequence[Path] | None, texts: Texts) -> EditorPart:
+    wanted = None if paths is None else frozenset(paths)
     files = [
         FileDiagnostics(path, texts.lines(path), items)
         for path, items in problems.items()
         if wanted is None or path in wanted
     ]
-    return EditorPart(frozenset(file.path for file in files), list(diagnostics_of(files, "utf-16")))
+    return EditorPart(frozenset(file.path for file in files), list(diagnostics_of(files, "utf-16", texts)))
 
 
 def without_editors(found: Iterable[Diagnostic], part: EditorPart | None) -> Iterable[Diagnostic]:

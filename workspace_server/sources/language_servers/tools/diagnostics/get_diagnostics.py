@@ -33,6 +33,7 @@ from workspace_server.sources.language_servers.tools.diagnostics.diagnostic_item
 )
 from workspace_server.sources.language_servers.tools.diagnostics.editor_part import EditorPart
 from workspace_server.sources.language_servers.tools.project_files import files_of
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import InvalidArguments, ToolResult
 from workspace_server.workspace import absolute_text
@@ -88,28 +89,29 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
     """
     question = await _question(workplace, arguments)
     sources = await _sources(workplace, question)
-    editor = asyncio.create_task(editor_part.ask(workplace.editor, question.paths), name="ask-editor")
+    texts = await workplace.texts()
+    editor = asyncio.create_task(editor_part.ask(workplace.editor, question.paths, texts), name="ask-editor")
     try:
         parts = await _ask(workplace, sources, Waiting(wait_s(arguments), context))
         parts = [outside_files.in_doubt(workplace, question.paths, part) for part in parts]
         sources = replace(sources, editor=await editor)
     finally:
         editor.cancel()
-    found = _found(question, sources, parts)
+    found = await asyncio.to_thread(_found, question, sources, parts, texts)
     own = await workplace.own(one.path for one in found)
     found = [one for one in found if one.path in own]
     return await asyncio.to_thread(_result, workplace, arguments, question, sources, parts, found)
 
 
 def _found(
-    question: _Question, sources: _Sources, parts: Sequence[Part[DiagnosticsAnswer]]
+    question: _Question, sources: _Sources, parts: Sequence[Part[DiagnosticsAnswer]], texts: Texts
 ) -> Sequence[Diagnostic]:
     """All diagnostics, each once; of a file for which the editor shows some, the editor's."""
     ours = (
         one
         for part in parts
         if part.value is not None
-        for one in diagnostics_of(part.value.files, part.server.encoding)
+        for one in diagnostics_of(part.value.files, part.server.encoding, texts)
     )
     if question.paths is not None:
         asked = frozenset(question.paths)

@@ -70,13 +70,14 @@ async def call(
         return list_of(await server.request(_METHOD, params))[:MAX_ACTIONS]
 
     # outside of the servers' tasks, where it would be a fault
+    texts = await workplace.texts()
     _check_lines(await servers[0].open(path), arguments)
     parts = await asking.ask_all(servers, work, Waiting(wait_s(arguments), context), settles=False)
     actions = [
         _Action(part.server, part.freshness, raw)
         for part in parts
         for raw in part.value or ()
-        if isinstance(raw.get("title"), str)
+        if isinstance(raw.get("title"), str) and texts.may_say(raw["title"], [path])
     ]
     if "action" not in arguments:
         return _listed(actions, [part.freshness for part in parts], unavailable)
@@ -91,7 +92,7 @@ async def call(
         {"action": action.title},
         [f"action: {action.title}"],
     )
-    return await edit_results.finish(workplace, proposal, apply=arguments.get("apply", False))
+    return await edit_results.finish(workplace, proposal, texts, apply=arguments.get("apply", False))
 
 
 async def _servers(workplace: Workplace, path: Path) -> tuple[list[LanguageServer], list[Unavailable]]:

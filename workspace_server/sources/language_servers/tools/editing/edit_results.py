@@ -15,6 +15,7 @@ from workspace_server.sources.language_servers.edits.file_content import Unchang
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import PositionEncoding, Unavailable
 from workspace_server.sources.language_servers.tools import asking
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 from workspace_server.sources.language_servers.wire.workspace_edits import (
     EditRefused,
@@ -39,6 +40,7 @@ class Proposal:
         freshness: how complete the edit is.
         unavailable: servers that do not run.
         about, head: more members, and lines of the text.
+        said: the words of the caller that are a part of the change.
     """
 
     title: str
@@ -49,18 +51,19 @@ class Proposal:
     unavailable: Sequence[Unavailable]
     about: Mapping[str, Any]
     head: Sequence[str]
+    said: str = ""
 
 
-async def finish(workplace: Workplace, proposal: Proposal, *, apply: bool) -> ToolResult:
+async def finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bool) -> ToolResult:
     """Show the change, and apply it if wanted.
 
     Raises:
         ToolError: the change cannot be applied, or must not be. No file was changed, or the message says so.
     """
-    return await asyncio.to_thread(_finish, workplace, proposal, apply=apply)
+    return await asyncio.to_thread(_finish, workplace, proposal, texts, apply=apply)
 
 
-def _finish(workplace: Workplace, proposal: Proposal, *, apply: bool) -> ToolResult:
+def _finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bool) -> ToolResult:
     operations = read_workspace_edit(proposal.edit)
     if isinstance(operations, EditRefused):
         raise ToolError(f"{operations.reason}. No file was changed")
@@ -75,11 +78,22 @@ def _finish(workplace: Workplace, proposal: Proposal, *, apply: bool) -> ToolRes
     try:
         planner = Planner(workplace.workspace, proposal.encoding, proposal.asked_ns)
         changes = planner.plan(operations)
+        _refuse_repetition(changes, texts, proposal.said)
         if apply:
             apply_changes(changes)
     except (Unchangeable, ApplyFailed) as refused:
         raise ToolError(str(refused)) from None
     return _result(workplace, proposal, changes, applied=apply and bool(changes))
+
+
+def _refuse_repetition(changes: Sequence[FileChange], texts: Texts, said: str) -> None:
+    """Refuse what would copy text of files outside the workspace into it: a server has read them, too."""
+    changed = [change.path for change in changes if change.before is not None]
+    if not all(texts.may_say(change.new_text, changed, said) for change in changes):
+        raise ToolError(
+            "the change would repeat text of a file outside the workspace, behind a link of the project. "
+            "No file was changed"
+        )
 
 
 def _result(

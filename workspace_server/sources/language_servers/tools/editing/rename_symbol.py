@@ -18,7 +18,6 @@ from workspace_server.sources.language_servers.tools.editing.new_names import wh
 from workspace_server.sources.language_servers.tools.navigation.references import target_members
 from workspace_server.sources.language_servers.tools.symbols import uses
 from workspace_server.sources.language_servers.tools.symbols.target import find_target
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 
@@ -36,7 +35,7 @@ async def call(
     """
     new = arguments["newName"]
     _check(new)
-    begun, waiting, texts = time.time_ns(), Waiting(wait_s(arguments), context), Texts()
+    begun, waiting, texts = time.time_ns(), Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, _METHOD, waiting, texts)
     _check(new, target.path)
 
@@ -64,8 +63,9 @@ async def call(
         target.unavailable,
         about,
         head,
+        new,
     )
-    return await edit_results.finish(workplace, proposal, apply=arguments.get("apply", True))
+    return await edit_results.finish(workplace, proposal, texts, apply=arguments.get("apply", True))
 
 
 def _check(new: str, path: Path | None = None) -> None:

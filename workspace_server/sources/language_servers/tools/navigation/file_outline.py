@@ -12,7 +12,6 @@ from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Waiting
 from workspace_server.sources.language_servers.tools.symbols.symbols import OUTLINE, Symbol, outline
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import ToolError, ToolResult
 from workspace_server.workspace import absolute_text
@@ -36,8 +35,10 @@ async def call(
     if not servers:
         raise asking.no_server(unavailable, workplace.shown(path))
 
+    texts = await workplace.texts()
+
     async def work(server: LanguageServer) -> list[Symbol]:
-        return await outline(server, path, Texts())
+        return await outline(server, path, texts)
 
     part = await asking.ask(servers[0], work, Waiting(wait_s(arguments), context), settles=False)
     if part.value is None:

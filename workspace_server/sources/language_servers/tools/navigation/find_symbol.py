@@ -11,7 +11,6 @@ from workspace_server.sources.language_servers.tools.asking import Waiting
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
 from workspace_server.sources.language_servers.tools.symbols.symbol_names import name_query
 from workspace_server.sources.language_servers.tools.symbols.symbol_search import Findings, search
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import InvalidArguments, ToolResult
 
@@ -33,7 +32,8 @@ async def call(
         raise InvalidArguments("/query", str(error)) from None
     file = arguments.get("filePath")
     path = None if file is None else await workplace.find_file(file)
-    found = await search(workplace, wanted, path, Waiting(wait_s(arguments), context), Texts())
+    texts = await workplace.texts()
+    found = await search(workplace, wanted, path, Waiting(wait_s(arguments), context), texts)
     return await workplace.run(
         [one.place.path for one, _ in found.symbols], lambda: _result(workplace, arguments, found)
     )

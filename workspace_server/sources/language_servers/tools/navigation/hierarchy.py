@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.call_context import CallContext
@@ -18,8 +19,9 @@ from workspace_server.sources.language_servers.tools.navigation.references impor
 from workspace_server.sources.language_servers.tools.symbols.places import place_of
 from workspace_server.sources.language_servers.tools.symbols.symbols import kind_name
 from workspace_server.sources.language_servers.tools.symbols.target import Target, find_target
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.texts import WITHHELD, Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
+from workspace_server.sources.language_servers.wire.document_uris import to_path
 from workspace_server.sources.language_servers.wire.positions import span_from_server
 from workspace_server.tool import ToolError, ToolResult
 
@@ -65,7 +67,7 @@ class _Step:
     direction: str
     depth: int
     item: Mapping[str, Any]
-    via: str
+    origin: Mapping[str, Any]
     ranges: Sequence[Any] = ()
 
 
@@ -88,7 +90,7 @@ async def call(
         ToolError: there is no such symbol, it has no hierarchy, or no server can do this.
     """
     kind = _KINDS[name]
-    waiting, texts = Waiting(wait_s(arguments), context), Texts()
+    waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, kind.prepare, waiting, texts)
     wanted, depth = arguments.get("direction", "both"), int(arguments.get("depth", 1))
     directions = [one for one in kind.follow if wanted in (one, "both")]
@@ -136,7 +138,7 @@ async def _follow(  # noqa: PLR0917  the facts about one walk
                     continue
                 ranges = raw.get("fromRanges")
                 listed = ranges if member and isinstance(ranges, list) else ()
-                walk.steps.append(_Step(direction, number, reached, _name(item), listed))
+                walk.steps.append(_Step(direction, number, reached, item, listed))
                 if _identity(reached) not in seen:
                     seen.add(_identity(reached))
                     following.append(reached)
@@ -149,6 +151,12 @@ def _identity(item: Mapping[str, Any]) -> str:
 
 def _name(item: Mapping[str, Any]) -> str:
     return clean_text(str(item.get("name", "")))[:200]
+
+
+def _shown_name(item: Mapping[str, Any], texts: Texts) -> str:
+    """The name, which is a part of its file."""
+    path = to_path(item.get("uri"), Path)
+    return _name(item) if path is not None and texts.may_say(_name(item), [path]) else WITHHELD
 
 
 def _entries(workplace: Workplace, walk: _Walk, target: Target, texts: Texts) -> list[Entry]:
@@ -167,18 +175,18 @@ def _entry(
     own = place.lines if step.direction == "incoming" else None
     spans = [span for one in step.ranges if (span := span_from_server(one, own, encoding)) is not None]
     lines = sorted({span.start.line for span in spans})
-    kind, name = kind_name(item.get("kind")), _name(item)
+    kind, name, via = kind_name(item.get("kind")), _shown_name(item, texts), _shown_name(step.origin, texts)
     structured = {
         "direction": step.direction,
         "depth": step.depth,
         "name": name,
         "kind": kind,
-        "via": step.via,
+        "via": via,
         "signature": place.first_line(),
         "location": place.structured(workplace),
         **({"callLines": lines} if lines else {}),
     }
-    arrow = f"{name} -> {step.via}" if step.direction in ("incoming", "subtypes") else f"{step.via} -> {name}"
+    arrow = f"{name} -> {via}" if step.direction in ("incoming", "subtypes") else f"{via} -> {name}"
     calls = f" (calls in lines {', '.join(map(str, lines))})" if lines else ""
     shown = (
         place.text(workplace),

@@ -19,7 +19,7 @@ from workspace_server.sources.language_servers.tools.symbols.places import (
     really_at,
 )
 from workspace_server.sources.language_servers.tools.symbols.target import Target, find_target
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.tool import ToolResult
@@ -43,7 +43,7 @@ async def call(
         ToolError: there is no such symbol, or no server that can do this.
     """
     method = _METHODS[name][0]
-    waiting, texts = Waiting(wait_s(arguments), context), Texts()
+    waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, method, waiting, texts)
     params = target.params
     if name == "lm_references":

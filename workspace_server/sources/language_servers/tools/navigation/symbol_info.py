@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,7 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.sources.language_servers.server import LanguageServer, RequestFailed
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
+from workspace_server.sources.language_servers.tools.symbols.declarations import role_of, tells_apart
 from workspace_server.sources.language_servers.tools.symbols.places import Place, locations_of, places_of
 from workspace_server.sources.language_servers.tools.symbols.symbols import OUTLINE, Symbol, outline
 from workspace_server.sources.language_servers.tools.symbols.target import (
@@ -19,7 +21,7 @@ from workspace_server.sources.language_servers.tools.symbols.target import (
     find_target,
     freshness_members,
 )
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts, cut
+from workspace_server.sources.language_servers.tools.texts import WITHHELD, Texts, cut
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import ToolResult
 
@@ -31,6 +33,11 @@ _PLACES: Final[Mapping[str, str]] = {
     "declaration": "textDocument/declaration",
     "typeDefinition": "textDocument/typeDefinition",
 }
+
+
+_BOTH: Final = ("definition", "declaration")
+_VALUE: Final = re.compile(r"#* ?(?:variable|field|param|parameter|property|static-property|constant)\b")
+"""The kind of a symbol, or the beginning of what clangd says of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ async def call(
         InvalidArguments: the symbol is not named, or not uniquely.
         ToolError: there is no such symbol, or no server.
     """
-    waiting, texts = Waiting(wait_s(arguments), context), Texts()
+    waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, OUTLINE, waiting, texts)
 
     async def work(server: LanguageServer) -> _Info:
@@ -69,11 +76,30 @@ async def _ask(workplace: Workplace, server: LanguageServer, target: Target, tex
 
     paths = [one.path for result in results for one in locations_of(result)]
     places = await workplace.run(paths, read)
-    symbol = target.symbol
-    home = next(iter(places["definition"]), None)
+    symbol, words = target.symbol, _plain(hover)
+    places |= _told_apart(places, symbol, words)
+    home = next(iter((*places["definition"], *places["declaration"])), None)
     if symbol is None and home is not None:
         symbol = await _declared_at(server, home, texts)
-    return _Info(_plain(hover), places, symbol)
+    about = [target.path, *(place.path for found in places.values() for place in found)]
+    is_shown = await workplace.run(about, lambda: texts.may_say(words, about))
+    return _Info(words if is_shown else WITHHELD, places, symbol)
+
+
+def _told_apart(
+    places: Mapping[str, Sequence[Place]], symbol: Symbol | None, hover: str
+) -> dict[str, list[Place]]:
+    """Definitions and declarations by what stands there, where a server cannot be believed."""
+    said = {place.order: (label, place) for label in reversed(_BOTH) for place in places[label]}
+    if symbol is not None and said and tells_apart(symbol.place.path):
+        said.setdefault(symbol.place.order, ("declaration", symbol.place))  # clangd names the other one only
+    is_value = _VALUE.match(symbol.kind if symbol is not None else hover) is not None
+    found: dict[str, list[Place]] = {label: [] for label in _BOTH}
+    for label, place in said.values():
+        role = role_of(place.path, place.lines, place.span.start, is_value=is_value)
+        found[role or label].append(place)
+    # a definition that nothing declares is its own declaration, as servers say it
+    return found if found["declaration"] else {**found, "declaration": list(places["declaration"])}
 
 
 async def _optional(server: LanguageServer, method: str, params: Any) -> Any:

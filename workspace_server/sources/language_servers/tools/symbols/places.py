@@ -12,7 +12,7 @@ import msgspec
 from workspace_server.sources.language_servers.server import PositionEncoding
 from workspace_server.sources.language_servers.tools.asking import list_of
 from workspace_server.sources.language_servers.tools.symbols import spans
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts, cut
+from workspace_server.sources.language_servers.tools.texts import Texts, cut
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 from workspace_server.sources.language_servers.wire.document_uris import to_path, to_uri
 from workspace_server.sources.language_servers.wire.positions import Span, order_of, span_from_server

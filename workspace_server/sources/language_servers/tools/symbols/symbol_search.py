@@ -29,7 +29,7 @@ from workspace_server.sources.language_servers.tools.symbols.symbols import (
     found_symbol,
     outline,
 )
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 
 PROJECT: Final = "workspace/symbol"

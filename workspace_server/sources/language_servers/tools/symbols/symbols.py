@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from workspace_server.files.file_gate import OUTSIDE
 from workspace_server.results import clean_text
 from workspace_server.sources.language_servers.server import LanguageServer, PositionEncoding
 from workspace_server.sources.language_servers.tools.asking import list_of
@@ -14,7 +16,7 @@ from workspace_server.sources.language_servers.tools.schemas import SYMBOL_KINDS
 from workspace_server.sources.language_servers.tools.symbols import imports, spans
 from workspace_server.sources.language_servers.tools.symbols.places import Place, place_of
 from workspace_server.sources.language_servers.tools.symbols.symbol_names import path_of
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.sources.language_servers.wire.positions import Span, span_from_server
@@ -79,11 +81,13 @@ async def outline(
         lines: those of the file, if the server has just opened it.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: the file cannot be read, or must not be shown.
         RequestFailed, RequestTimedOut, ServerGone: the server does not answer.
     """
     if lines is None:
         lines = await server.open(path)
+    if texts.shown(lines) is None:
+        raise PermissionError(errno.EACCES, OUTSIDE, str(path))
     memo = server.memo(path)
     known: list[Symbol] | None = memo.get(OUTLINE)
     if known is not None:
@@ -157,12 +161,12 @@ def found_path(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def found_symbol(raw: Mapping[str, Any], texts: Texts, encoding: PositionEncoding) -> Symbol | None:
-    """A symbol of `workspace/symbol`; None if it is none, or has no range. Blocks."""
+    """A symbol of `workspace/symbol`; None if it is none, or its file must not be shown. Blocks."""
     named, location = found_path(raw), raw.get("location")
     if not named or not isinstance(location, Mapping):
         return None
     place = place_of(location.get("uri"), location.get("range"), texts, encoding)
-    if place is None:
+    if place is None or not texts.admits(place.path):
         return None
     at_name = Place(place.path, _at_name(place.span, named[-1], place.lines or ()), place.lines)
     return Symbol(named, kind_name(raw.get("kind")), at_name, place.span)

@@ -23,7 +23,7 @@ from workspace_server.sources.language_servers.tools.symbols.places import locat
 from workspace_server.sources.language_servers.tools.symbols.symbol_names import name_query
 from workspace_server.sources.language_servers.tools.symbols.symbol_search import Findings, search
 from workspace_server.sources.language_servers.tools.symbols.symbols import OUTLINE, Symbol, outline
-from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.sources.language_servers.wire.positions import OutsideText, Position, to_server

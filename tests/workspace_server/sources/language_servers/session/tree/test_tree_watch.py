@@ -168,6 +168,20 @@ async def test_links_are_never_followed_out(
     assert changes == Changes(changed=(str(project / "a.py"), str(project / "near.py")))
 
 
+async def test_links_that_lead_out_are_named(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "far.py").write_text("")
+    ways = {"far.py": "far.py", "folder": ".", "deep/far.txt": "far.py", "gone.py": "none"}
+    (project / "deep").mkdir()
+    for name, target in ways.items():
+        (project / name).symlink_to(outside / target)
+    (project / "near.py").symlink_to("a.py")
+    watch = TreeWatch([project])
+    assert watch.links_out() == ()
+    await watch.watcher(PYTHON).look()
+    assert set(watch.links_out()) == {str(project / name) for name in ways}
+
+
 async def test_beyond_the_limit_nothing_is_taken_for_deleted(project: Path) -> None:
     limits = [100]
     watching = TreeWatch(

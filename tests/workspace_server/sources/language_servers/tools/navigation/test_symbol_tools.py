@@ -438,3 +438,70 @@ async def test_an_outline_is_asked_once_while_nothing_changes(root: Path, server
     kept.clear()
     await told("lm_references", root, server, filePath=path, line=2, character=9)
     assert [method for method, _ in server.asked].count("textDocument/documentSymbol") == 2
+
+
+HEADER = "int add(int a, int b);\nclass Sum;\nextern int total;\nint only();\n"
+SOURCE = '#include "a.h"\n\nint add(int a, int b) {\n  return a + b;\n}\nclass Sum {};\nint total = 0;\n'
+
+
+def c_server(root: Path) -> InMemoryServer:
+    """As clangd: at a use it names both places, at each of the two only the other one, for both questions."""
+    homes = {"add": (at(0, 4, 0, 7), at(2, 4, 2, 7)), "Sum": (at(1, 6, 1, 9), at(5, 6, 5, 9)),
+             "total": (at(2, 11, 2, 16), at(6, 4, 6, 9)), "only": (at(3, 4, 3, 8), None)}  # fmt: skip
+    header, source = to_uri(root / "a.h"), to_uri(root / "a.cpp")
+
+    def places(params: Any, *, wants_definition: bool) -> list[dict[str, Any]]:
+        name = word_at(params)
+        declared, defined = homes[name]
+        declaration = {"uri": header, "range": declared}
+        definition = None if defined is None else {"uri": source, "range": defined}
+        where = (params["textDocument"]["uri"], params["position"])
+        if definition is None or where == (source, defined["start"]):
+            return [declaration]
+        if where == (header, declared["start"]) or wants_definition:
+            return [definition]
+        return [declaration]
+
+    def outline(params: Any) -> list[dict[str, Any]]:
+        number = 0 if params["textDocument"]["uri"] == header else 1
+        spans = {name: span[number] for name, span in homes.items() if span[number] is not None}
+        return [
+            {"name": name, "kind": 12, "range": span, "selectionRange": span} for name, span in spans.items()
+        ]
+
+    return InMemoryServer(
+        kind("clangd", ".cpp", ".h"),
+        {
+            "textDocument/documentSymbol": outline,
+            "textDocument/definition": lambda params: places(params, wants_definition=True),
+            "textDocument/declaration": lambda params: places(params, wants_definition=False),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "name", "definitions", "declarations"),
+    [
+        *(
+            (file, line, "add", ["a.cpp#3"], ["a.h#1"])
+            for file, line in (("a.h", 1), ("a.cpp", 3), ("b.cpp", 1))
+        ),
+        *(
+            (file, line, "Sum", ["a.cpp#6"], ["a.h#2"])
+            for file, line in (("a.h", 2), ("a.cpp", 6), ("b.cpp", 2))
+        ),
+        *((file, line, "total", ["a.cpp#7"], ["a.h#3"]) for file, line in (("a.h", 3), ("a.cpp", 7))),
+        *((file, line, "only", [], ["a.h#4"]) for file, line in (("a.h", 4), ("b.cpp", 3))),
+    ],
+)
+async def test_a_declaration_in_a_header_is_not_called_the_definition(
+    tmp_path: Path, file: str, line: int, name: str, definitions: list[str], declarations: list[str]
+) -> None:
+    files = {"a.h": HEADER, "a.cpp": SOURCE, "b.cpp": "int x = add(1, 2);\nSum* sum;\nint y = only();\n"}
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", files)
+    said = await told("lm_symbolInfo", root, c_server(root), filePath=file, line=line, symbol=name)
+    found = {
+        label: [f"{Path(one['absolutePath']).name}#{one['startLine']}" for one in said[label]]
+        for label in ("definition", "declaration")
+    }
+    assert found == {"definition": definitions, "declaration": declarations}

@@ -29,6 +29,9 @@ SEARCH_WAIT_S: Final = 10.0
 EMPTY_SEARCH_WAIT_S: Final = 15.0
 """Longest further wait of a search that found nothing. Both together are less than half of the minute that
 the least patient client waits."""
+PATIENT_S: Final = 45.0
+"""Longest wait for a source that starts for the first time, which may take minutes. The least patient clients
+give up after one, and should be told why before."""
 PROGRESS_S: Final = 2.0
 """Seconds between two progress notifications to a caller that wants them."""
 LOOK_S: Final = 0.05
@@ -50,7 +53,7 @@ async def with_listed_source(call: Call, toolset: Toolset) -> Call:
         source = view.source_without_list(call.name)
         if source is None or not view.expects_tools(source):
             return 0.0
-        return min(limit_s, _longest_s(source)) - waited_s
+        return min(limit_s, _longest_s(source), PATIENT_S) - waited_s
 
     return await _Wait(call, toolset).while_positive(seconds_left)
 

@@ -20,14 +20,20 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 class StderrTail:
-    """The last 64 KiB of standard error."""
+    """The last 64 KiB of standard error.
+
+    Attributes:
+        received: how many bytes came in all.
+    """
 
     def __init__(self) -> None:
+        self.received = 0
         self._data = bytearray()
         self._cut = False
 
     def feed(self, chunk: bytes) -> None:
         """Add bytes; the oldest are dropped."""
+        self.received += len(chunk)
         self._data += chunk
         surplus = len(self._data) - CAPACITY
         if surplus > 0:

@@ -118,12 +118,20 @@ def _last_lines(source: Mapping[str, Any]) -> list[str]:
 
 
 def _cells(source: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
-    state = f"{source.get('state')}{' (stale)' if source.get('stale') else ''}"
+    state = _state(source)
     listed = [tool for tool in tools if tool.get("source") == source.get("id") and tool.get("listed")]
     cost = sum(tool.get("tokens") or 0 for tool in listed)
     known, callable_ = source.get("toolCount"), source.get("enabledToolCount")
     rest = (source.get(name) for name in _PROCESS)
     return (source.get("id"), state, known, callable_, cost, *rest)
+
+
+def _state(source: Mapping[str, Any]) -> str:
+    """The state, how long a start takes so far, and whether the list of tools may be outdated."""
+    seconds = source.get("startingForS")
+    notes = [f"{seconds} s"] if isinstance(seconds, int) else []
+    notes += ["stale"] if source.get("stale") else []
+    return " ".join([str(source.get("state")), *([f"({', '.join(notes)})"] if notes else [])])
 
 
 def _inner(source: Mapping[str, Any]) -> list[tuple[object, ...]]:

@@ -10,7 +10,7 @@
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
 [visibility]             see `visibility_table.py` (user only)
-useWorkspaceSettings (workspace only), debug, call_timeout_s, internal_prefix (user only)
+useWorkspaceSettings (workspace only), debug, call_timeout_s, start_timeout_s, internal_prefix (user only)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Errors and error results that a server sends are ordinary outcomes, not failures
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from protocol.errors import RETRY_STEP, Delivered, Reason, Refusal
@@ -73,12 +73,25 @@ class Unavailable(Exception):
 class SessionFailed(Unavailable):
     """A connection was not made, or its handshake failed; nothing was delivered.
 
-    `final`: a retry cannot help (the program is missing).
+    Attributes:
+        final: a retry cannot help (the program is missing).
+        took_s: how long the try took, in seconds.
+        lines: what came instead of an answer to the handshake; None if there was an answer.
     """
 
-    def __init__(self, text: str, *, final: bool = False, retry_after_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        final: bool = False,
+        retry_after_ms: int | None = None,
+        took_s: float = 0.0,
+        lines: Sequence[bytes] | None = None,
+    ) -> None:
         super().__init__(text, retry_after_ms=retry_after_ms)
         self.final = final
+        self.took_s = took_s
+        self.lines = lines
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ OpenSession = Callable[[Callable[[str], None]], Awaitable[Session]]
 """Opens a session or raises `Unavailable`; the argument is called with the reason when that session ends."""
 SHORT_PAUSE_S: Final = 2.5
 """A call waits for the next try of a server that failed if the pause is no longer."""
+RETRY_MS: Final = 1000
 _OPENING: Final = frozenset({"starting", "connecting", "ready"})
 
 
@@ -276,7 +277,8 @@ class SessionSupervisor:
         if self._closed:
             return Unavailable("it was stopped")
         if self._opening is not None and self.state in _OPENING:
-            return Unavailable("is still being connected to", retry_after_ms=1000)
+            what = "starting" if self.state == "starting" else "being connected to"
+            return Unavailable(f"is still {what}", retry_after_ms=RETRY_MS)
         return self._policy.unavailable(self.error, self._clock())
 
 

@@ -31,6 +31,7 @@ from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S, Server
 from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.settings import SourceSettings
+from workspace_server.sources.mcp.start_progress import told_of_start
 from workspace_server.tool import CallOutcome, SourceOfferings, Tool
 
 _ALIVE: Final = frozenset({"ready", "starting", "connecting"})
@@ -158,14 +159,14 @@ class McpSource(Source):
 
     async def forward_call(self, name: str, context: CallContext) -> CallOutcome:
         """Call the tool by the server's own name. Raises `Unavailable`."""
-        return await self._run(lambda session: session.call(name, context), context.caller)
+        return await self._run_for(lambda session: session.call(name, context), context)
 
     async def forward(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
         """As `Source.forward`; starts or connects the server if necessary."""
         try:
-            return await self._run(lambda session: session.forward(method, params, context), context.caller)
+            return await self._run_for(lambda session: session.forward(method, params, context), context)
         except Unavailable as failure:
             return failure.answer or self.refusal(failure)
 
@@ -243,6 +244,19 @@ class McpSource(Source):
         self._closed = True
         await self.lists.stop()
         await self._subscriptions.stop()
+
+    async def _run_for(self, ask: Callable[[Session], Awaitable[T]], context: CallContext) -> T:
+        """As `_run`; a caller that has to wait for a start gets progress meanwhile."""
+        if self.state == "ready":
+            return await self._run(ask, context.caller)
+        async with told_of_start(context, self.id) as telling:
+
+            async def begun(session: Session) -> T:
+                if telling is not None:
+                    telling.cancel()
+                return await ask(session)
+
+            return await self._run(begun, context.caller)
 
     async def _run(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         async def noted(session: Session) -> T:

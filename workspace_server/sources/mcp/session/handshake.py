@@ -8,6 +8,7 @@ statelessly, where every request carries the client's capabilities.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -37,7 +38,7 @@ PROBE_S: Final = 5.0
 
 
 async def negotiate(
-    rpc: RpcConnection, transport: Transport, version: str, timeout_s: float, first: Era
+    rpc: RpcConnection, transport: Transport, version: str, limit: asyncio.Timeout, first: Era
 ) -> HandshakeResult:
     """Perform the whole handshake.
 
@@ -45,27 +46,33 @@ async def negotiate(
         rpc: the connection.
         transport: the transport below it; gets the negotiated revision.
         version: of this product.
-        timeout_s: limit of the handshake in seconds.
+        limit: the time limit of the handshake, not entered yet.
         first: the era that is tried first.
 
     Raises:
         SessionFailed: the server refuses, supports no revision of ours, or did not answer.
     """
+    began = time.monotonic()
     try:
-        async with asyncio.timeout(timeout_s):
+        async with limit:
             handshake_result, is_initialized = await _negotiate(rpc, version, first)
             transport.negotiated(handshake_result.era, handshake_result.revision)
             if is_initialized:
                 await rpc.notify(names.INITIALIZED)
             return handshake_result
     except TimeoutError:
-        raise SessionFailed(f"no answer to the handshake within {timeout_s:g} s") from None
+        text = f"no answer to the handshake within {_rounded(time.monotonic() - began)} s"
+        raise SessionFailed(text, lines=rpc.early_lines) from None
     except SessionFailed:
         raise
     except Unavailable as failure:
-        raise SessionFailed(failure.text, retry_after_ms=failure.retry_after_ms) from failure
+        raise SessionFailed(
+            failure.text, retry_after_ms=failure.retry_after_ms, lines=rpc.early_lines or None
+        ) from failure
     except TransportEnded as end:
-        raise SessionFailed(end.reason) from end
+        raise SessionFailed(end.reason, lines=rpc.early_lines or None) from end
+    finally:
+        rpc.early_lines = None
 
 
 async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> tuple[HandshakeResult, bool]:
@@ -127,7 +134,8 @@ async def _ask(rpc: RpcConnection, method: str, params: Mapping[str, Any]) -> ms
     try:
         return await rpc.request(rpc.next_id(), method, params)
     except InvalidResponseError:
-        raise SessionFailed(f"answered {method} with something that is no JSON") from None
+        text = f"answered {method} with something that is no JSON"
+        raise SessionFailed(text, lines=rpc.early_lines) from None
 
 
 def _initialized(result: Mapping[str, Any]) -> HandshakeResult:
@@ -156,6 +164,10 @@ def _modern(result: Mapping[str, Any]) -> HandshakeResult:
         _mapping(_mapping(result.get("_meta")).get(names.META_SERVER)),
         _text(result.get("instructions")),
     )
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 1 else f"{seconds:.1g}"
 
 
 def _object(result: msgspec.Raw) -> Mapping[str, Any]:

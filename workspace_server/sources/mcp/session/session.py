@@ -81,6 +81,7 @@ class Session:
         junk: InvalidOutput | None = None,
         first: Era = Era.LEGACY,
         hang_check: HangCheck | None = None,
+        limit: asyncio.Timeout | None = None,
     ) -> Session:
         """Open a session with the newest revision the server supports.
 
@@ -97,6 +98,7 @@ class Session:
             junk: where to count what is no message; a new counter by default.
             first: the era that is tried first.
             hang_check: ends the session when the server hangs; None if it may.
+            limit: the time limit of the handshake in place of `timeout_s`, which its maker may move.
 
         Raises:
             SessionFailed: no handshake.
@@ -111,7 +113,9 @@ class Session:
             hang_check=hang_check,
         )
         try:
-            handshake_result = await handshake.negotiate(rpc, transport, version, timeout_s, first)
+            handshake_result = await handshake.negotiate(
+                rpc, transport, version, limit or asyncio.timeout(timeout_s), first
+            )
         except BaseException:
             await changes.stop()
             await rpc.close()

@@ -18,6 +18,11 @@ class Lines:
         self._max_line = max_line
         self._partial = bytearray()
 
+    @property
+    def unfinished(self) -> bytes:
+        """What came after the last line end."""
+        return bytes(self._partial)
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that are complete now, without their ends (`\\n` or `\\r\\n`)."""
         if self.overflowed:

@@ -51,7 +51,7 @@ class SharedProcess:
 
     def use(self, caller: str | None) -> AbstractAsyncContextManager[Session]:
         """The same session for everybody."""
-        return self.supervisor.use()
+        return self.supervisor.use(patiently=caller is None)
 
     async def close(self) -> None:
         """End the process."""
@@ -76,7 +76,7 @@ class ProcessPerCall:
         supervisor = self._make()
         self._supervisors.append(supervisor)
         try:
-            async with supervisor.use() as session:
+            async with supervisor.use(patiently=caller is None) as session:
                 yield session
         finally:
             try:
@@ -123,7 +123,7 @@ class ProcessPerSession:
         process = self._processes.get(key) or self._add(key)
         process.calls += 1
         try:
-            async with process.supervisor.use() as session:
+            async with process.supervisor.use(patiently=caller is None) as session:
                 yield session
         finally:
             process.calls -= 1

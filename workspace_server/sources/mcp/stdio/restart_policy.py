@@ -19,6 +19,10 @@ LOOP_ENDS: Final = 5
 LOOP_WITHIN_S: Final = 60.0
 LOOP_WAIT_S: Final = 60.0
 """The pause between two tries in a crash loop."""
+SLOW_START_S: Final = 10.0
+"""A start that fails after this time failed slowly."""
+SLOW_WAIT_S: Final = 600.0
+"""The longest pause after a slow failure. A person who corrected the cause need not wait for its end."""
 SETTLED_S: Final = 60.0
 """A server that lived this long starts with a clean record."""
 
@@ -57,11 +61,16 @@ class RestartPolicy:
         if isinstance(failure, SessionFailed) and failure.final:
             self.not_before = math.inf
             return Retry("failed", None)
-        pause = self.ended(now, lived_s, chance)
+        took_s = failure.took_s if isinstance(failure, SessionFailed) else 0.0
+        pause = self.ended(now, lived_s, chance, took_s)
         return Retry("crash_looping" if self.looping else "backoff", pause)
 
-    def ended(self, now: float, lived_s: float, chance: float) -> float:
-        """Note an end. Returns the seconds until the next start (see `not_before`)."""
+    def ended(self, now: float, lived_s: float, chance: float, took_s: float = 0.0) -> float:
+        """Note an end. Returns the seconds until the next start (see `not_before`).
+
+        After a start that failed slowly the pause is as long as the start was, doubled with each failure: a
+        server that never answers would else be starting nearly all the time.
+        """
         if lived_s >= SETTLED_S:
             self._ends.clear()
             self._count, self.looping = 0, False
@@ -69,7 +78,12 @@ class RestartPolicy:
         if len(self._ends) == LOOP_ENDS and now - self._ends[0] <= LOOP_WITHIN_S:
             self.looping = True
         self._count += 1
-        pause = LOOP_WAIT_S if self.looping else backoff(self._count, chance, first_s=FIRST_S)
+        if self.looping:
+            pause = LOOP_WAIT_S
+        elif took_s >= SLOW_START_S:
+            pause = backoff(self._count, chance, first_s=took_s, longest_s=SLOW_WAIT_S)
+        else:
+            pause = backoff(self._count, chance, first_s=FIRST_S)
         self.not_before = now + pause
         return pause
 

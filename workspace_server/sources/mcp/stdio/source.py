@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource, T
+from workspace_server.sources.mcp.stdio import strange_output
 from workspace_server.sources.mcp.stdio.processes import (
     IDLE_S,
     Processes,
@@ -31,20 +33,24 @@ from workspace_server.sources.mcp.stdio.processes import (
     SharedProcess,
 )
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
+from workspace_server.sources.mcp.stdio.start_watch import StartWatch
 from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """Returns the variables of every child, with the PATH of the login shell."""
 STDERR_LINES: Final = 20
+CALL_WAIT_S: Final = 45.0
+"""How long a call waits for a start. The least patient clients give up after a minute without a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds: handshake, writing a message, the stages of ending, idle processes,
-    requests given up in silence, and the ping that follows them.
+    """Time limits in seconds: a start without a sign of life, a start in all, writing a message, the stages
+    of ending, idle processes, requests given up in silence, and the ping that follows them.
     """
 
     start_s: float = 30.0
+    longest_start_s: float = 300.0
     write_s: float = WRITE_S
     polite_s: float = 2.0
     term_s: float = 5.0
@@ -101,6 +107,7 @@ class StdioSource(McpSource):
         self._lacking: list[str] = []  # variables that the last failed start named, and that nobody here has
         self._starts = 0
         self._child: ChildProcess | None = None
+        self._start_watch: StartWatch | None = None
         self._processes: Processes = self._arrange()
 
     @property
@@ -139,8 +146,15 @@ class StdioSource(McpSource):
             "restarts": max(0, self._starts - 1),
             "stderr": [] if child is None else self._shown(child.stderr.lines(STDERR_LINES)),
             "lacking": self._lacking,
+            **self._start_status(),
             **super().status(),
         }
+
+    def _start_status(self) -> dict[str, Any]:
+        watch = self._start_watch
+        if watch is None:
+            return {}
+        return {"startingForS": round(watch.seconds), "silentForS": round(watch.silent_for_s)}
 
     async def close(self) -> None:
         """End all processes; nothing they started is left. Idempotent."""
@@ -164,7 +178,9 @@ class StdioSource(McpSource):
             if shared or state != "starting" or self.state != "ready":
                 self.set_state(state, error)
 
-        return SessionSupervisor(self._start, self._policy, on_state, source=self.id, revive=shared)
+        return SessionSupervisor(
+            self._start, self._policy, on_state, source=self.id, revive=shared, wait_s=CALL_WAIT_S
+        )
 
     async def _start(self, on_end: Callable[[str], None]) -> Session:
         self._starts += 1
@@ -172,10 +188,13 @@ class StdioSource(McpSource):
         env = {**await self._environment(), **self._server.env}
         child = self._child = await self._start_child(env)
         log.info("source_started", source=self.id, pid=child.pid)
+        transport = self._transport(child)
+        began = time.monotonic()
         try:
-            session = await self._open_session(child, on_end)
+            session = await self._open_session(child, transport, on_end)
         except SessionFailed as failure:
-            raise self._explained(failure, child, env) from None
+            failure.took_s = time.monotonic() - began
+            raise self._explained(failure, child, env, transport.unfinished) from None
         try:
             await session.wait_for_roots()
         except BaseException:
@@ -194,20 +213,48 @@ class StdioSource(McpSource):
         except ChildStartError as failure:
             raise SessionFailed(clean_text(str(failure)), final=True) from None
 
-    async def _open_session(self, child: ChildProcess, on_end: Callable[[str], None]) -> Session:
+    def _transport(self, child: ChildProcess) -> StdioTransport:
         timeouts = self._timeouts
-        transport = StdioTransport(
+        return StdioTransport(
             child,
             write_s=timeouts.write_s,
             polite_s=timeouts.polite_s,
             term_s=timeouts.term_s,
             hidden=self._server.env.values(),
         )
+
+    async def _open_session(
+        self, child: ChildProcess, transport: StdioTransport, on_end: Callable[[str], None]
+    ) -> Session:
+        timeouts = self._timeouts
+        silent_s = self._server.start_timeout_s or timeouts.start_s
+        longest_s = self._server.start_timeout_s or timeouts.longest_start_s
+        watch = self._start_watch = StartWatch(
+            child, lambda: transport.received, silent_s=silent_s, longest_s=longest_s
+        )
+        limit = asyncio.timeout(silent_s)
+        extending = asyncio.create_task(watch.extend(limit), name=f"start of {self.id}")
+        try:
+            return await self._handshake(transport, limit, silent_s, on_end)
+        finally:
+            self._start_watch = None
+            extending.cancel()
+            await asyncio.gather(extending, return_exceptions=True)
+
+    async def _handshake(
+        self,
+        transport: StdioTransport,
+        limit: asyncio.Timeout,
+        silent_s: float,
+        on_end: Callable[[str], None],
+    ) -> Session:
+        timeouts = self._timeouts
         return await Session.open(
             transport,
             source=self.id,
             root=self._root,
-            timeout_s=timeouts.start_s,
+            timeout_s=silent_s,
+            limit=limit,
             on_change=self.list_changed,
             on_update=self.resource_changed,
             on_end=on_end,
@@ -217,10 +264,13 @@ class StdioSource(McpSource):
         )
 
     def _explained(
-        self, failure: SessionFailed, child: ChildProcess, env: Mapping[str, str]
+        self, failure: SessionFailed, child: ChildProcess, env: Mapping[str, str], unfinished: bytes
     ) -> SessionFailed:
-        """The failure of a start, with the variables that the server lacks, and the line to add."""
+        """The failure of a start: what came instead of an answer, the variables that the server lacks."""
         text = failure.text
+        if failure.lines is not None or unfinished.strip():
+            said = strange_output.explain(failure.lines or (), unfinished)
+            text = f"{text}: {redaction.mask(said, self._server.env.values())}"
         if unset := self._server.defaulted:
             those = f"{', '.join(unset)} {_are(unset)} not set, so the default was used"
             text = f"{text}; {those}: {how_to_set(unset[0])}"
@@ -233,7 +283,9 @@ class StdioSource(McpSource):
                 text = (
                     f"{text}; {', '.join(kept)} {_are(kept)} set, but not passed on: add {line} to its entry"
                 )
-        return SessionFailed(text, final=failure.final, retry_after_ms=failure.retry_after_ms)
+        return SessionFailed(
+            text, final=failure.final, retry_after_ms=failure.retry_after_ms, took_s=failure.took_s
+        )
 
     def _shown(self, lines: Sequence[str]) -> list[str]:
         return [redaction.mask(line, self._server.env.values()) for line in lines]

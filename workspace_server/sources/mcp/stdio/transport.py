@@ -25,6 +25,9 @@ class StdioTransport:
         child: the process.
         write_s: how long a message may take to be taken. polite_s, term_s: see `ChildProcess.stop`.
         hidden: values that stand in no text about how it ended.
+
+    Attributes:
+        received: how many bytes of output came.
     """
 
     def __init__(
@@ -41,9 +44,15 @@ class StdioTransport:
         self._write_s = write_s
         self._polite_s = polite_s
         self._term_s = term_s
+        self.received = 0
         self._lines = Lines()
         self._ready: deque[bytes] = deque()
         self._watch = asyncio.create_task(kill_after_exit(self._child), name=f"watch-{child.pid}")
+
+    @property
+    def unfinished(self) -> bytes:
+        """The output after the last line end."""
+        return self._lines.unfinished
 
     async def send(self, message: bytes) -> None:
         """As `Transport.send`; a process that does not read ends the connection after 10 s."""
@@ -60,6 +69,7 @@ class StdioTransport:
             chunk = await self._child.read()
             if not chunk:
                 raise TransportEnded(await reason_of_end(self._child, self._hidden))
+            self.received += len(chunk)
             self._ready.extend(self._lines.feed(chunk))
         return self._ready.popleft()
 

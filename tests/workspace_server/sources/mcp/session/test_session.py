@@ -196,7 +196,7 @@ async def test_progress_reaches_its_call_with_the_callers_token() -> None:
             note = {"progressToken": token, "progress": 0.5, "message": name, "x": 2**70}
             transport.deliver({"method": "notifications/progress", "params": note})
             transport.deliver(
-                {"method": "notifications/progress", "params": {**note, "progressToken": str(token)}}
+                {"method": "notifications/progress", "params": {**note, "progressToken": f"x{token}"}}
             )
             transport.answer(one, DONE)
 

@@ -45,3 +45,9 @@ def test_a_server_that_lived_for_a_minute_has_a_clean_record() -> None:
     assert record.looping
     assert record.ended(1000.0, lived_s=60, chance=0.5) == 0.5
     assert not record.looping
+
+
+def test_after_slow_failures_the_pause_grows_with_the_time_of_the_start() -> None:
+    record = RestartPolicy()
+    pauses = [record.ended(now=n * 1000.0, lived_s=0, chance=0.5, took_s=30) for n in range(6)]
+    assert pauses == [30, 60, 120, 240, 480, 600]

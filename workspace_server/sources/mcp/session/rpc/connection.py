@@ -33,6 +33,9 @@ from workspace_server.sources.read_throttle import ReadThrottle
 from workspace_server.tool import RpcError
 
 MAX_LOG_MESSAGES: Final = 20
+_EARLY_LINES: Final = 8
+_EARLY_BYTES: Final = 2048
+"""What is kept to explain a handshake that fails. A banner has a few lines; the answer comes after it."""
 
 Notified = Callable[[str, msgspec.Raw], None]
 """Gets method and parameters of notifications that belong to no single request."""
@@ -49,6 +52,7 @@ class RpcConnection:
         ended: why the connection ended; None while it is open.
         unmatched: how many responses and progress notifications no request waited for.
         log_messages: the last log messages of the server as (level, text).
+        early_lines: the first that came during the handshake, cut; None once it is over.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class RpcConnection:
         self.ended: TransportEnded | None = None
         self.unmatched = 0
         self.log_messages: deque[tuple[str, str]] = deque(maxlen=MAX_LOG_MESSAGES)
+        self.early_lines: list[bytes] | None = []
         self._reader = asyncio.create_task(self._read(), name=f"read-{source}")
 
     @property
@@ -172,6 +177,8 @@ class RpcConnection:
                     if isinstance(arrived, ResponseStreamMessage)
                     else (None, arrived)
                 )
+                if self.early_lines is not None and len(self.early_lines) < _EARLY_LINES:
+                    self.early_lines.append(text[:_EARLY_BYTES])
                 if not self._handle(text, related_to):
                     await self._throttle.unsolicited(len(text))
         except TransportEnded as reason:
@@ -227,7 +234,8 @@ class RpcConnection:
         params = jsonrpc.members_of(message.params)
         match message.method:
             case names.PROGRESS:
-                waiting = self._waiting.get(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
+                token = messages.own_id(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
+                waiting = self._waiting.get(token)
                 return self._forward(waiting, message.method, params)
             case names.MESSAGE | names.ELICITED:
                 if message.method == names.MESSAGE:

@@ -6,6 +6,8 @@ also print banners, so it tells output that is no message from a broken response
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -39,6 +41,9 @@ _VALID: Final[Mapping[str, Callable[[msgspec.Raw], bool]]] = {
     "ttlMs": lambda value: jsonrpc.bytes_of(value).isdigit(),
     "cacheScope": lambda value: jsonrpc.text_of(value) in ("private", "public"),
 }
+
+
+_WRITTEN_ID: Final = re.compile(rb'"?(\d{1,18})(?:\.0{1,18})?"?')
 
 
 class _Envelope(msgspec.Struct):
@@ -99,6 +104,8 @@ def read(line: bytes) -> Response | InvalidResponse | Request | Notification | N
         if not line.isascii():
             line.decode()  # the decoder does not look into what it leaves raw
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        if line.startswith(codecs.BOM_UTF8):
+            return read(line.removeprefix(codecs.BOM_UTF8))
         return _invalid_response(line)
     if jsonrpc.bytes_of(message.jsonrpc) != b'"2.0"':
         return None
@@ -107,13 +114,21 @@ def read(line: bytes) -> Response | InvalidResponse | Request | Notification | N
         # parsers disagree which of two ids counts
         if jsonrpc.repeats_a_member(line, jsonrpc.members_of(line)):
             return _invalid_response(line)
-        return _response(request_id, message) if request_id else None
+        return _response(own_id(request_id), message) if request_id else None
     method = jsonrpc.text_of(message.method)
     if method is None:
         return None
     if not request_id:
         return Notification(method, message.params)
     return Request(request_id, method, message.params) if jsonrpc.is_valid_id(request_id) else None
+
+
+def own_id(request_id: bytes) -> bytes:
+    """An id of ours as we wrote it. Some servers return text or a fraction, which SDKs accept."""
+    if request_id.isdigit():
+        return request_id
+    written = _WRITTEN_ID.fullmatch(request_id)
+    return request_id if written is None else written[1]
 
 
 def _response(request_id: bytes, message: _Envelope) -> Response | InvalidResponse | None:

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.servers.mcp_sources.stdio_servers import stdio_source
+from workspace_server.call_context import CallContext
+from workspace_server.sources.mcp import start_progress
+from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
+
+IMPATIENT = Timeouts(start_s=0.6, longest_start_s=8.0, write_s=5.0, polite_s=0.5, term_s=0.5)
+SIGNS = {
+    "standard error": 'sys.stderr.write("fetching\\n"); sys.stderr.flush(); time.sleep(0.1)',
+    "standard output": 'put(b"fetching\\n"); time.sleep(0.1)',
+    "processor time": "sum(range(200000))",
+    "bytes": 'open("/dev/zero", "rb").read(4096); time.sleep(0.05)',
+    "children": "subprocess.run(['true']); time.sleep(0.05)",
+    "a child that works": "child = child or subprocess.Popen([sys.executable, '-c', 'while True: pass']);"
+    " time.sleep(0.1)",
+}
+
+
+def slow(sign: str, seconds: float = 2.0) -> str:
+    return f"""
+        import subprocess
+        child = None
+        end = time.monotonic() + {seconds}
+        while time.monotonic() < end:
+            {sign}
+        if child: child.kill()
+        serve(echo)
+    """
+
+
+async def names(source: StdioSource) -> list[str]:
+    return [tool.name for tool in await source.list_tools()]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+async def test_a_start_that_shows_life_goes_on_beyond_the_usual_limit(tmp_path: Path, sign: str) -> None:
+    async with stdio_source(slow(SIGNS[sign]), tmp_path, timeouts=IMPATIENT) as source:
+        assert await names(source) == ["echo"]
+        assert source.status()["restarts"] == 0
+
+
+async def test_a_start_that_shows_nothing_ends_at_the_usual_limit(tmp_path: Path) -> None:
+    async with stdio_source(slow("time.sleep(30)"), tmp_path, timeouts=IMPATIENT) as source:
+        began = time.monotonic()
+        assert await names(source) == []
+        assert time.monotonic() - began < 5
+        assert source.state == "backoff"
+        assert re.fullmatch(
+            r"no answer to the handshake within [0-9.]+ s: it wrote nothing that answers", str(source.error)
+        )
+
+
+async def test_a_start_does_not_go_on_for_ever(tmp_path: Path) -> None:
+    limits = Timeouts(start_s=0.5, longest_start_s=1.5, polite_s=0.2, term_s=0.2)
+    async with stdio_source(slow("sum(range(200000))", 30), tmp_path, timeouts=limits) as source:
+        assert await names(source) == []
+        assert "no answer to the handshake within 2 s" in str(source.error)
+
+
+async def test_the_entrys_own_limit_holds_without_signs_of_life(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"timeouts": IMPATIENT, "start_timeout_s": 5.0}
+    async with stdio_source(slow("time.sleep(2)"), tmp_path, **options) as source:
+        assert await names(source) == ["echo"]
+
+
+async def test_status_tells_how_long_a_start_takes(tmp_path: Path) -> None:
+    async with stdio_source(slow(SIGNS["standard error"]), tmp_path, timeouts=IMPATIENT) as source:
+        listing = asyncio.create_task(source.list_tools())
+        while "startingForS" not in source.status():
+            await asyncio.sleep(0.01)
+        assert source.state == "starting"
+        await listing
+        assert "startingForS" not in source.status()
+
+
+async def test_a_call_that_waits_for_a_start_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_progress, "PROGRESS_S", 0.2)
+    told: list[Any] = []
+
+    async def notify(method: str, params: Any) -> None:
+        told.append((method, params))
+
+    params = {"_meta": msgspec.Raw(b'{"progressToken":"mine"}')}
+    context = CallContext(arguments=msgspec.Raw(b"{}"), notify=notify, params=params)
+    async with stdio_source(slow(SIGNS["standard error"], 1.0), tmp_path, timeouts=IMPATIENT) as source:
+        await source.call_tool("echo", {}, context)
+    assert told
+    assert told[0][0] == "notifications/progress"
+    assert "to start" in told[0][1]["message"]
+    assert [params["progress"] for _, params in told] == sorted({params["progress"] for _, params in told})
+
+
+BANNER = 'sys.stdout.write("Loading... "); sys.stdout.flush()\nserve(echo)'
+FRAMED = r"""
+def say(message):
+    data = json.dumps(message).encode()
+    put(b"Content-Length: %d\r\n\r\n" % len(data) + data)
+serve(echo)
+"""
+BARE = 'def answer(id, result): say({"id": id, "result": result})\nserve(echo)'
+PRETTY = 'def say(message): put(json.dumps(message, indent=1).encode() + b"\\n")\nserve(echo)'
+WIDE = 'def say(message): put((json.dumps(message) + "\\n").encode("utf-16-le"))\nserve(echo)'
+CLOSED = "os.close(out.fileno()); os.close(1); time.sleep(30)"
+TOKEN = 'put(b"key=" + os.environ["KEY"].encode() + b"\\n"); time.sleep(30)'
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (BANNER, 'on the same line; the first such line: "Loading... {'),
+        (FRAMED, "Content-Length headers; a stdio MCP server writes one JSON message a line; the first such"),
+        (BARE, 'its messages lack "jsonrpc"'),
+        (PRETTY, "over several lines"),
+        (WIDE, "UTF-16"),
+        (CLOSED, "closed its output"),
+        (TOKEN, 'the first such line: "key=[hidden]"'),
+        ('put(b"Usage: x\\n"); sys.exit(3)', "exited with code 3: it writes lines that are no messages"),
+    ],
+)
+async def test_a_silent_handshake_says_why_and_what_came_first(
+    tmp_path: Path, body: str, reason: str
+) -> None:
+    limits = Timeouts(start_s=1.0, longest_start_s=1.0, polite_s=0.2, term_s=0.2)
+    env = {"KEY": "s3cret-v4lue"}
+    async with stdio_source(body, tmp_path, timeouts=limits, env=env) as source:
+        assert await names(source) == []
+        assert reason in str(source.error)
+        refusal = await source.call_tool("echo", {}, CallContext(arguments=msgspec.Raw(b"{}")))
+        assert reason.split(";", maxsplit=1)[0] in str(refusal)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'def answer(id, result): say({"jsonrpc": "2.0", "id": str(id), "result": result})\nserve(echo)',
+        'def answer(id, result): say({"jsonrpc": "2.0", "id": float(id), "result": result})\nserve(echo)',
+        'def say(m): put(b"\\xef\\xbb\\xbf" + json.dumps(m).encode() + b"\\n")\nserve(echo)',
+    ],
+)
+async def test_ids_as_text_and_byte_order_marks_are_accepted(tmp_path: Path, body: str) -> None:
+    async with stdio_source(body, tmp_path) as source:
+        assert await names(source) == ["echo"]
+        outcome = await source.call_tool("echo", {}, CallContext(arguments=msgspec.Raw(b"{}")))
+        assert isinstance(outcome, msgspec.Raw)

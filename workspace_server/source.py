@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from workspace_server.tool import CallOutcome, RpcError, SourceOfferings, Tool
 
 SourceKind = Literal["builtin", "script", "skill", "stdio", "remote", "language-server", "editor"]
 SourceState = Literal[
+    "idle",  # not started; its next use starts it
     "starting",  # has not answered yet
     "connecting",  # a remote server that has not answered yet
     "ready",
@@ -27,6 +29,7 @@ SourceState = Literal[
     "pending_trust",  # waits for `lmtb trust`
     "disabled",
 ]
+"""The states that a source is in; `protocol/internal/source_states.py` says what each means."""
 Default = Literal["enabled", "exposed", "off"]
 """What the policy does with a source's tools without a setting for them."""
 
@@ -63,6 +66,7 @@ class Source(ABC):
         timeout_s: limit of one request in seconds; None for the server's default.
         limit_setting: the setting that limits its calls, and the file of it; empty if there is none.
         nowait_tools: the source's own names of the tools that `call_nowait` runs.
+        predecessors: the tasks that close sources of the same id, which this one replaces.
         revision: a counter that rises whenever tools, state or issues may have changed.
     """
 
@@ -85,6 +89,23 @@ class Source(ABC):
     limit_setting: str = ""
     nowait_tools: frozenset[str] = frozenset()
     revision: int = 0
+    predecessors: tuple[asyncio.Task[None], ...] = ()
+
+    async def wait_for_predecessors(self) -> None:
+        """Wait until the sources that this one replaces have ended; call this before a process is started."""
+        if self.predecessors:
+            await asyncio.wait(self.predecessors)
+            self.predecessors = ()
+
+    @property
+    def retry_after_ms(self) -> int | None:
+        """When a source that is down is tried again, where that is known."""
+        return None
+
+    @property
+    def part_error(self) -> str | None:
+        """Why a part of it does not work while it answers; None while all is well."""
+        return None
 
     _listener: Callable[[], None] | None = None
 

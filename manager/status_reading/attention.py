@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from manager.status_reading.responses import objects, pending
 from manager.status_reading.workspaces import merged_workspaces
+from protocol.internal.source_states import BROKEN
 
 Kind = Literal["approval", "trust", "login", "failed"]
 _FAILED_SERVERS: Final = frozenset({"unhealthy", "crash_looping"})
-_FAILED_SOURCES: Final = frozenset({"failed", "crash_looping"})
 MAX_NAME: Final = 60
 """Longest name in a text, in characters."""
 
@@ -64,7 +64,7 @@ def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Attention]:
             if state == "auth_required":
                 text = f"{name} of {project} needs you to sign in"
                 yield Attention("login", f"login {project} {name}", text, "lmtb servers")
-            elif state in _FAILED_SOURCES:
+            elif state in BROKEN:
                 text = f"{name} of {project} has failed"
                 yield Attention("failed", f"source {project} {name}", text, "lmtb servers")
         count = sum(map(len, pending(row).values()))

@@ -11,11 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from host.text.missing_variables import passing_on
 from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
+from protocol.internal.source_states import BROKEN, DOWN
 
-DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
-"""States of a source whose tools are unavailable."""
-_BROKEN: Final = frozenset({"failed", "crash_looping"})
-"""States that do not recover by themselves soon."""
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})
 """Codes of issues that the states of sources show already."""
 
@@ -42,13 +39,13 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
     Args:
         server: its object in `instanceDetails`.
     """
-    sources = [one for one in objects(server, "sources") if one.get("state") in DOWN]
-    sources.sort(key=lambda source: source.get("state") not in _BROKEN)
+    sources = [one for one in objects(server, "sources") if one.get("state") in (*DOWN, "degraded")]
+    sources.sort(key=lambda source: source.get("state") not in BROKEN)
     here = f"--cwd {shlex.quote(str(server.get('root')))}"
     for source in sources:
         text = f"{source.get('id')} is {source['state']}: {source.get('error') or 'unknown cause'}"
         step = source_step(source, str(server.get("root")))
-        yield SourceProblem(source["state"] in _BROKEN, text, step, str(source.get("id")))
+        yield SourceProblem(source["state"] in BROKEN, text, step, str(source.get("id")))
     for issue in objects(server, "issues"):
         if issue.get("level") == "error" and issue.get("code") not in _SHOWN_BY_STATE:
             yield SourceProblem(True, issue_text(issue), f"details with: lmtb tools {here}")

@@ -190,7 +190,7 @@ async def test_a_killed_server_is_replaced_without_a_word_lost(
         await until(lambda: server.ended, seconds=5)
         assert await references(pool, root, language) == before
         [status] = pool.status()
-        assert (status.state, status.restarts) == ("running", 1)
+        assert (status.state, status.restarts) == ("ready", 1)
         assert "SIGKILL" in str(status.error)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from protocol.internal.source_states import DOWN, UNUSED, shown_state
 from protocol.issues import Issue
 from workspace_server import log
 from workspace_server.source import Source
@@ -20,10 +21,6 @@ FIRST_WAIT_S: Final = 2.0
 """Time limit for a source without a known list, unless a request names another."""
 WAIT_S: Final = 0.2
 """Time limit for a source with a known list."""
-_INACTIVE: Final = frozenset({"disabled", "pending_trust"})
-"""States in which a source is not listed and offers nothing."""
-_DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
-"""States in which a list, if there is one, is from the last time the source answered."""
 
 _OWN_DEFINITIONS: Final = frozenset({"builtin", "language-server"})
 """Kinds of sources whose schemas are part of this program, and valid."""
@@ -69,7 +66,7 @@ class Listing:
         """
         if self._task is not None or self._closed:
             return self._begun + 1
-        if self.source.state not in _INACTIVE and (tools := self.source.cached_tools()) is not None:
+        if self.source.state not in UNUSED and (tools := self.source.cached_tools()) is not None:
             self._known = tools
             self._take(tools, is_fresh=False)
             return self._begun
@@ -116,9 +113,7 @@ class Listing:
         if self._task is not None or source.revision != self._revision:
             return False
         return (
-            self._listed == ()
-            if source.state in _INACTIVE
-            else source.cached_tools() is self._known is not None
+            self._listed == () if source.state in UNUSED else source.cached_tools() is self._known is not None
         )
 
     def _start(self, now: float) -> None:
@@ -137,7 +132,7 @@ class Listing:
                 self._cause, self.stale = f"{type(fault).__name__}: {fault}", True
 
     def _take(self, listed: Sequence[Tool], *, is_fresh: bool) -> None:
-        self._cause = (self.source.error or self.source.state) if self.source.state in _DOWN else None
+        self._cause = (self.source.error or self.source.state) if self.source.state in DOWN else None
         self.stale = self._cause is not None
         if self._cause is not None and not listed:
             return  # keep the old list
@@ -167,16 +162,17 @@ class Listing:
 
     def as_dict(self) -> dict[str, Any]:
         """The source for health and status; `lastRefresh` in seconds since 1970."""
+        error = self._cause or self.source.error or self.source.part_error
         return {
             "id": self.source.id,
             "kind": self.source.kind,
             "namespace": self.source.namespace,
-            "state": self.source.state,
+            "state": shown_state(self.source.state, error),
             "tools": len(self.tools),
-            "stale": self.stale or self.source.stale,
+            "stale": bool(self.tools) and (self.stale or self.source.stale),
             "lastRefresh": self._refreshed_at,
             "file": self.source.project_file,
-            "error": self._cause or self.source.error,
+            "error": error,
         }
 
     async def close(self) -> None:
@@ -191,7 +187,7 @@ class Listing:
 
 async def _list(source: Source) -> Sequence[Tool]:
     """The tools of a source; a disabled or untrusted source has none and is not asked."""
-    return () if source.state in _INACTIVE else await source.list_tools()
+    return () if source.state in UNUSED else await source.list_tools()
 
 
 def passes_filters(source: Source, name: str) -> bool:

@@ -146,14 +146,14 @@ class Registry:
         known = {id(listing.source): listing for listing in self._listings}
         accepted = [source for source in sources if source.id not in refused]
         self._refused = list(refused.values())
-        self._listings = [
-            known.pop(id(source)) if id(source) in known else self._enter(source) for source in accepted
-        ]
-        self._is_current = self._is_current and not known
-        for listing in known.values():
-            task = asyncio.get_running_loop().create_task(_close(listing), name=f"close-{listing.source.id}")
+        kept = {id(source) for source in accepted}
+        replaced = [listing for number, listing in known.items() if number not in kept]
+        for listing in replaced:
+            task = asyncio.get_running_loop().create_task(_close(listing), name=_closing_name(listing.source))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+        self._listings = [known.get(id(source)) or self._enter(source) for source in accepted]
+        self._is_current = self._is_current and not replaced
 
     async def refresh(self, identity: str | None = None) -> bool:
         """Refresh one source, or all of them; returns whether there was one."""
@@ -195,6 +195,8 @@ class Registry:
 
     def _enter(self, source: Source) -> Listing:
         source.watch(self._notify_listener)
+        name = _closing_name(source)
+        source.predecessors = tuple(task for task in self._closing if task.get_name() == name)
         self._is_current = False
         return Listing(source)
 
@@ -262,6 +264,10 @@ class Registry:
         return Snapshot(
             tools, sources, tuple(self._refused + issues), filtered, withheld, by_name, awaited, merged
         )
+
+
+def _closing_name(source: Source) -> str:
+    return f"close-{source.id}"
 
 
 async def _close(listing: Listing) -> None:

@@ -15,6 +15,7 @@ from protocol import headers
 from protocol.internal.client_traits import ClientTraits
 from protocol.internal.name_rules import AS_OFFERED, NameRules
 from protocol.internal.own_servers import OwnServers
+from protocol.internal.source_states import STARTING, UNUSED
 from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import chosen_visibility, schema_defaults
@@ -50,8 +51,8 @@ _SHOWN: Final[Mapping[Mode, frozenset[Visibility]]] = {
 }
 
 
-_STARTING: Final = frozenset({"starting", "connecting", "backoff"})
-_FINAL: Final = frozenset({"ready", "disabled", "pending_trust"})
+_STARTING: Final = frozenset({*STARTING, "backoff"})
+_FINAL: Final = frozenset({"ready", "idle", *UNUSED})
 """States in which a source without tools is known to have none."""
 
 

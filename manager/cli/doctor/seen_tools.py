@@ -17,10 +17,10 @@ from manager.client_files.configured_entries import ClientConfiguration, Configu
 from manager.routing.client_profiles import ClientProfile
 from protocol import names
 from protocol.internal.own_servers import namespace_of
+from protocol.internal.source_states import STARTING
 
 _TOLERANCE: Final = 1.1
 """The times of the profiles are a tenth shorter than what the clients wait."""
-_STARTING: Final = frozenset({"starting", "connecting"})
 _BUILT_IN: Final = "builtin"
 _FINDERS: Final = frozenset({"tool_search", "search_project_tools", "execute_tool"})
 
@@ -44,7 +44,7 @@ class Tools:
 
 def too_late(reason: Unanswered, wait_s: float, tools: Tools, place: Place) -> Problem:
     """The problem of a client that would have given up before its first list."""
-    slow = ", ".join(str(one.get("namespace")) for one in tools.sources if one.get("state") in _STARTING)
+    slow = ", ".join(str(one.get("namespace")) for one in tools.sources if one.get("state") in STARTING)
     why = f"; still starting: {slow}" if slow else ""
     text = f"{reason}{why}; it waits {wait_s:g} s"
     return Problem(Level.WARN, text, f"lmtb servers --cwd {shlex.quote(str(place.root or place.folder))}")
@@ -60,7 +60,7 @@ def late(seen: Seen, wait_s: float, tools: Tools, profile: ClientProfile, place:
     after = "they follow as a list change"
     if profile.hears_list_changed == "never":
         after = "it never lists again; until then: tool_search and execute_tool"
-    starting = (str(one.get("namespace")) for one in tools.sources if one.get("state") in _STARTING)
+    starting = (str(one.get("namespace")) for one in tools.sources if one.get("state") in STARTING)
     for own in starting:
         if own in shown:
             continue

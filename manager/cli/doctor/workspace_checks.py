@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,12 @@ from manager.status_reading.source_problems import source_problems
 from manager.status_reading.workspaces import merged_workspaces
 from manager.supervision.processes.server_log import tail
 from protocol.internal.own_servers import namespace_of
+from protocol.internal.source_states import HEALTHY
 
 _LAST_LINES: Final = 5
 _MAX_LOOKED_AT: Final = 5
 """Workspaces whose languages are looked at; each takes about a second."""
+_MAX_NAMED: Final = 5
 _LOOK_S: Final = 10.0
 _FAILING: Final = frozenset({"unhealthy", "crash_looping"})
 _WORKSPACE_ID: Final = re.compile(r"[a-z0-9-]{1,64}")
@@ -58,8 +60,18 @@ def sources(situation: Situation) -> Iterator[Finding]:
         text = f"{server.get('workspace')}: {problem.text}"
         yield Finding(level, "sources", text, problem.next_step)
     if servers and not found:
-        count = sum(len(objects(server, "sources")) for server in servers)
-        yield Finding(Level.OK, "sources", f"{count} in running workspaces, all healthy")
+        yield Finding(
+            Level.OK, "sources", _counted([row for one in servers for row in objects(one, "sources")])
+        )
+
+
+def _counted(rows: list[Mapping[str, Any]]) -> str:
+    """How many sources there are, and those that are neither healthy nor a problem of their own."""
+    if not rows:
+        return "the running workspaces have not reported theirs yet; lmtb servers asks them"
+    others = [f"{row.get('id')} is {row.get('state')}" for row in rows if row.get("state") not in HEALTHY]
+    shown = ", ".join(others[:_MAX_NAMED]) + (" and others" if len(others) > _MAX_NAMED else "")
+    return f"{len(rows)} in running workspaces, {shown or 'all healthy'}"
 
 
 def languages(situation: Situation) -> Iterator[Finding]:

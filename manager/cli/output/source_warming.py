@@ -17,12 +17,12 @@ from host.terminal.waiting import waiting
 from host.text.printable import printable
 from manager.cli.output.manager_access import ask_about
 from manager.status_reading.responses import objects
-from manager.status_reading.source_problems import DOWN, shell_hint
+from manager.status_reading.source_problems import shell_hint
+from protocol.internal.source_states import DOWN, STARTING
 
-WAIT_S: Final = 60.0
+WAIT_S: Final = 30.0
 """Longest wait; a server that needs more, for example to be downloaded, goes on by itself."""
 POLL_S: Final = 0.25
-_STARTING: Final = frozenset({"starting", "connecting"})
 
 Say = Callable[[str], object]
 
@@ -67,7 +67,7 @@ def _warm(root: Path, say: Say) -> None:
 
 def _is_starting(source: Mapping[str, Any]) -> bool:
     is_listed = source.get("lastRefresh") is not None or source.get("error")
-    return source.get("state") in _STARTING or (source.get("state") == "ready" and not is_listed)
+    return source.get("state") in STARTING or (source.get("state") in ("ready", "idle") and not is_listed)
 
 
 def _start(root: Path, names: list[str]) -> None:

@@ -14,6 +14,7 @@ from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import answer_of, root_of
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.status_reading.responses import objects
+from protocol.internal.source_states import DOWN
 
 LIMIT_S: Final = 30.0
 _MIB: Final = 1024 * 1024
@@ -70,7 +71,7 @@ def _running(root: str) -> Iterator[Mapping[str, Any]]:
 def _cells(one: Mapping[str, Any]) -> tuple[object, ...]:
     running = one.get("running") or {}
     memory = running.get("memoryMiB")
-    failed = running.get("state") in {"backoff", "failed"}
+    failed = running.get("state") in DOWN
     return (
         ", ".join(map(str, one.get("languages") or ())),
         one.get("server"),

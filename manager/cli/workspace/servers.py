@@ -20,7 +20,8 @@ from manager.cli.output.manager_access import ask_about
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
 from manager.status_reading.responses import objects
-from manager.status_reading.source_problems import DOWN, shell_hint
+from manager.status_reading.source_problems import shell_hint
+from protocol.internal.source_states import DOWN
 
 _FIRST: Final = DOWN | {"pending_trust"}
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING"})

@@ -13,6 +13,7 @@ from typing import Final
 
 from host.terminal.tones import MARKS, Tone, tone_of
 from host.text.printable import printable
+from protocol.internal.source_states import STATES
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 CALLS_PATH: Final = "/page/calls"
@@ -21,12 +22,8 @@ _TITLE: Final = "LM Tools Bridge"
 _NEXT_STEP: Final = re.compile(r"""'[^']*'|"[^"]*"|(?P<end>; )(?=[a-z ]+: lmtb |or )""")
 """The end of a step. Quoted words are stepped over: names of folders and servers are quoted in commands."""
 _STATES: Final = {
-    "auth_required": "needs you to sign in",
-    "backoff": "ended, and starts again soon",
-    "crash_looping": "ends again and again",
-    "failed": "has failed",
-    "pending_trust": "waits for your trust",
     "unhealthy": "does not answer",
+    **{word: state.words for word, state in STATES.items() if not (state.is_healthy or state.is_starting)},
 }
 _SITE: Final = (
     '<nav aria-label="Pages of this site"><a href="/">Overview</a> '

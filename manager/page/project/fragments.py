@@ -20,8 +20,9 @@ from manager.page.drawing.html import (
 from manager.page.drawing.source_button import source_action
 from manager.page.project.selection import ProjectView, Waiting
 from manager.status_reading.responses import first_sentence
-from manager.status_reading.source_problems import DOWN, source_step
+from manager.status_reading.source_problems import source_step
 from manager.status_reading.tool_rows import VISIBILITIES, listing
+from protocol.internal.source_states import DOWN
 
 _STDERR_LINES: Final = 10
 _DECISIONS: Final = {"allow": "Allow", "ask": "Ask", "deny": "Deny"}

@@ -144,6 +144,11 @@ class Lifecycle:
             self._move(Event.LOOPED)
             self.not_before = now + RETRY_LOOPING_S
 
+    def not_started(self) -> None:
+        """No process could be started. That is no exit: it leads to no back-off and no crash loop."""
+        self._move(Event.EXITED)
+        self._heard()
+
     def stop(self) -> None:
         """It is being stopped on request."""
         self._move(Event.STOP)

@@ -7,10 +7,11 @@ The launcher also adopts a server that a previous manager started. `supervisor.p
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manager.startup.port import reserve
@@ -25,10 +26,17 @@ from protocol.internal import launch
 
 @dataclass(frozen=True, slots=True)
 class FailedStart:
-    """A failed start: the reason as a sentence, and the exit code if the process exited by itself."""
+    """A failed start.
+
+    Attributes:
+        why: the reason as a sentence.
+        exit_code: of the process, if it exited by itself.
+        cause: a word for what kept the process from being started at all; None if one was started.
+    """
 
     why: str
     exit_code: int | None = None
+    cause: str | None = None
 
 
 class Launcher:
@@ -54,7 +62,8 @@ class Launcher:
             await self._spawn(instance)
             failed = await self._first_answer(instance)
         except OSError as error:
-            failed = FailedStart(f"cannot be started: {error}")
+            word = "port_exhausted" if error.errno == errno.EADDRINUSE else "not_started"
+            failed = FailedStart(f"cannot be started: {error}", cause=word)
         finally:
             if failed is not None and instance is not None:
                 failed = await self._discard(instance, failed)
@@ -111,7 +120,7 @@ class Launcher:
         if installation is not None:
             await installation.check()
         problem = self._dependencies.installation_problem
-        return failed if problem is None else FailedStart(problem, failed.exit_code)
+        return failed if problem is None else FailedStart(problem, failed.exit_code, failed.cause)
 
     def _prepare(self) -> Instance:
         settings = self._dependencies.settings
@@ -183,7 +192,7 @@ class Launcher:
             instance.process.kill_group()
             code = await instance.process.wait()
         await self.forget(instance)
-        return FailedStart(failed.why, code)
+        return replace(failed, exit_code=code)
 
     def _instance(self, identity: str, port: int, nonce: str, secret: str) -> Instance:
         now = self._dependencies.now()

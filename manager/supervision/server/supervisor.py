@@ -22,6 +22,8 @@ from manager.supervision.server.launcher import FailedStart, Launcher
 from manager.supervision.server.lifeline import hold_lifeline
 from protocol.errors import Refusal
 
+OBSTACLE_RETRY_MS: Final = 5000
+"""When a caller should try again if no process could be started: ports and memory become free soon."""
 KILL_AFTER_S: Final = 9.0
 """Seconds from SIGTERM to SIGKILL. A server needs up to 8 s to stop children that ignore SIGTERM."""
 
@@ -47,6 +49,7 @@ class Supervisor:
         self._wake = asyncio.Event()
         self._discarded: Instance | None = None
         self._leaving: set[Instance] = set()
+        self._obstacle: str | None = None
         self._closed = False
 
     @property
@@ -85,6 +88,12 @@ class Supervisor:
             return self.instance
         if self._closed or self._stopping is not None:
             return self.offline("stopped", retry_after_ms=1000)
+        return await self._why_not()
+
+    async def _why_not(self) -> Refusal:
+        """The refusal after a start that led to no server."""
+        if self._obstacle is not None:
+            return self.offline(self._obstacle, retry_after_ms=OBSTACLE_RETRY_MS)
         if self.lifecycle.state is State.CRASH_LOOPING:
             return self.offline("crash_looping", retry_after_ms=1000)
         await self.output.refresh()
@@ -116,6 +125,8 @@ class Supervisor:
         error = None
         if cause in {"crash_looping", "start_timeout"}:
             lines, error = self.output.lines, self.figures.last_error
+        elif cause == self._obstacle:
+            error = self.figures.last_error
         return server_offline(
             self.workspace, cause, last_error=error, last_lines=lines, retry_after_ms=retry_after_ms
         )
@@ -169,6 +180,8 @@ class Supervisor:
                 await self._wait_for_wake(delay)
                 continue
             await self._start_once()
+            if self._obstacle is not None:
+                return  # no process was started; the next caller tries again
             if self.lifecycle.state is State.CRASH_LOOPING:
                 exits = self.lifecycle.fast_exits
                 self._log.error("workspace.crash_looping", exits=exits, last_exit=self.last_exit)
@@ -183,11 +196,15 @@ class Supervisor:
 
     async def _start_once(self) -> None:
         self.lifecycle.start(self._dependencies.now())
+        self._obstacle = None
         outcome: Instance | FailedStart = FailedStart("the start was cancelled")
         try:
             outcome = await self._launcher.start()
         finally:
-            if isinstance(outcome, FailedStart):
+            if isinstance(outcome, FailedStart) and outcome.cause is not None:
+                self._obstacle = outcome.cause
+                self.lifecycle.not_started()
+            elif isinstance(outcome, FailedStart):
                 self._record_exit(never_ready=True)
         if isinstance(outcome, FailedStart):
             self.last_exit, self.figures.last_error = outcome.exit_code, outcome.why

@@ -279,6 +279,57 @@ async def test_sources_are_replaced_while_it_runs_and_those_left_out_are_closed(
     assert kept.closed
 
 
+async def test_a_source_knows_the_ends_of_those_that_it_replaces() -> None:
+    """Also over several changes: its process must not start beside one that still ends."""
+
+    class SlowToClose(ScriptedSource):
+        async def close(self) -> None:
+            await self.gate.wait()
+
+    old = SlowToClose([tool("a")], identity="stdio:x")
+    between, new, other = (ScriptedSource([tool("a")], identity=f"stdio:{name}") for name in "xxy")
+    registry = Registry([old])
+    old.gate.clear()
+    registry.replace([between, other])
+    registry.replace([new, other])
+    assert (len(new.predecessors), other.predecessors) == (2, ())
+    waiting = asyncio.create_task(new.wait_for_predecessors())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    old.gate.set()
+    await waiting
+    assert new.predecessors == ()
+    await registry.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "said"),
+    [
+        ("ready", None, "ready"),
+        ("ready", "tools/list failed", "degraded"),
+        ("idle", "the window has closed", "idle"),
+        ("backoff", "exited", "backoff"),
+    ],
+)
+async def test_a_source_that_answers_beside_an_error_is_not_called_healthy(
+    state: Any, error: str | None, said: str
+) -> None:
+    source = ScriptedSource([tool("a")])
+    registry = Registry([source])
+    await registry.snapshot()
+    source.state, source.error = state, error
+    (row,) = registry.sources()
+    assert (row["state"], row["error"]) == (said, error)
+
+
+async def test_no_list_is_called_outdated_that_is_empty() -> None:
+    source = ScriptedSource([])
+    source.state, source.stale = "failed", True
+    registry = Registry([source])
+    await registry.snapshot()
+    assert registry.sources()[0]["stale"] is False
+
+
 async def test_filters_leave_tools_out_and_exclude_beats_include() -> None:
     tools = [tool("get_a"), tool("get_b"), tool("delete_a")]
     source = ScriptedSource(tools, identity="up", namespace="up")

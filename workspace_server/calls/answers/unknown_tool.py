@@ -66,7 +66,7 @@ def _not_available(view: View, name: str, kind: Kind) -> Refusal | None:
             text += f": {hint}"
         return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
     if (source := view.source_down(name)) is not None:
-        return not_running(source.id, source.state, source.error)
+        return not_running(source.id, source.state, source.error, source.retry_after_ms)
     if (refusal := _withdrawn(view, name)) is not None:
         return refusal
     source = view.source_without_list(name, kind)
@@ -87,7 +87,7 @@ def _withdrawn(view: View, name: str) -> Refusal | None:
 def _not_listed(source: Source, kind: Kind) -> Refusal:
     """The refusal for a name that may belong to a source which has not listed anything yet."""
     if source.state in NOT_RUNNING:
-        return not_running(source.id, source.state, source.error)
+        return not_running(source.id, source.state, source.error, source.retry_after_ms)
     error = clean_text(source.error or f"it is {source.state}")
     text = f'Source "{source.id}" has not listed its {kind} yet: {error}'
     details = {"source": source.id, "state": source.state, "error": error}

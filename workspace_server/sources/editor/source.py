@@ -65,7 +65,7 @@ class EditorSource(McpSource):
             clock: monotonic seconds.
         """
         settings = SourceSettings(NAME, bare=True, keywords=("vscode", "editor"))
-        super().__init__("editor", settings, state="ready")
+        super().__init__("editor", settings, state="idle")
         self._watch = WindowWatch(finder, clock, self._replace, self._read_again)
         self._root = root
         self._version = version
@@ -231,7 +231,7 @@ class EditorSource(McpSource):
         for known in self.lists.all:
             known.stale = True
         if window is None:
-            self.set_state("ready", f"{before.label} has closed" if before is not None else None)
+            self.set_state("idle", f"{before.label} has closed" if before is not None else None)
             return
         self._supervisor = self._supervised(window)
         self.lists.request((TOOLS, *OTHER_KINDS), again=True)

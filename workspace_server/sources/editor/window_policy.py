@@ -14,7 +14,7 @@ from workspace_server.sources.mcp.retry_policy import CallVerdict, Retry
 class WindowPolicy:
     """The sessions with one window: a `RetryPolicy`."""
 
-    initial_state: SourceState = "ready"
+    initial_state: SourceState = "idle"
     opening_state: SourceState | None = None
 
     def refusal(self, now: float) -> Unavailable | None:
@@ -30,7 +30,7 @@ class WindowPolicy:
 
     def failed(self, failure: Unavailable, now: float, lived_s: float, chance: float) -> Retry:
         """Wait for the next caller."""
-        return Retry("ready", None)
+        return Retry("idle", None)
 
     def call_succeeded(self) -> None:
         """Nothing is counted."""

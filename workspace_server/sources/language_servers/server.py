@@ -137,7 +137,7 @@ class ServerStatus:
 
     Attributes:
         name: the kind's.
-        state: e.g. `starting`, `running`, `stopped` (idle), `backoff`, `failed`.
+        state: `idle`, `starting`, `ready`, `backoff`, `crash_looping`.
         pid: of its process, while there is one.
         memory_bytes: of the process and what it started, where that was measured.
         freshness: how far its answers are, as far as known without asking it.

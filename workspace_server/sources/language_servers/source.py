@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from protocol.internal.source_states import DOWN
 from protocol.issues import Issue
 from workspace_server import log
 from workspace_server.call_context import CallContext
@@ -122,6 +123,7 @@ class LanguageServerSource(Source):
         return await self._run(name, arguments, context)
 
     async def _run(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        await self.wait_for_predecessors()
         # loaded here: most servers are never asked
         module = importlib.import_module(f"{_PACKAGE}.{definitions.MODULES[name]}")
         second_try = importlib.import_module(f"{_PACKAGE}.second_try")
@@ -150,6 +152,12 @@ class LanguageServerSource(Source):
     def status(self) -> Mapping[str, Any]:
         """The servers that were needed."""
         return {"languageServers": [_members(one) for one in self._servers.status()]}
+
+    @property
+    def part_error(self) -> str | None:
+        """Why language servers do not run that were needed."""
+        down = [one for one in self._servers.status() if one.state in DOWN]
+        return "; ".join(f"{one.name}: {one.error or one.state}" for one in down) or None
 
     async def close(self) -> None:
         """End the servers."""
@@ -191,6 +199,7 @@ class LanguageServerSource(Source):
     async def _warm_up(self) -> None:
         """Start the servers for symbols. What fails is told by the first call that needs it."""
         try:
+            await self.wait_for_predecessors()
             await self._servers.for_project("symbols")
         except Exception as fault:  # noqa: BLE001  servers may start at their first use as well
             log.fault("languages_not_warmed", fault)

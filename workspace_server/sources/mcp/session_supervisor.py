@@ -24,7 +24,7 @@ OpenSession = Callable[[Callable[[str], None]], Awaitable[Session]]
 SHORT_PAUSE_S: Final = 2.5
 """A call waits for the next try of a server that failed if the pause is no longer."""
 RETRY_MS: Final = 1000
-_OPENING: Final = frozenset({"starting", "connecting", "ready"})
+_OPENING: Final = frozenset({"idle", "starting", "connecting", "ready"})
 
 
 @dataclass(slots=True, eq=False)

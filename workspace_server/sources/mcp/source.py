@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from protocol.errors import Refusal
+from protocol.internal.source_states import STARTING
 from protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
@@ -34,7 +35,7 @@ from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.start_progress import told_of_start
 from workspace_server.tool import CallOutcome, SourceOfferings, Tool
 
-_ALIVE: Final = frozenset({"ready", "starting", "connecting"})
+_ALIVE: Final = frozenset({"ready", "idle", *STARTING})
 T = TypeVar("T")
 
 

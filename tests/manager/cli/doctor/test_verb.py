@@ -185,7 +185,7 @@ def issue(code: str, level: str = "error") -> dict[str, Any]:
         ({"sources": [source("auth_required")]}, "warn", "is auth_required", "lmtb servers login 'g h'"),
         ({"issues": [issue("TRUST_PENDING", "warning")]}, "warn", "1 item waits", "lmtb trust /srv"),
         ({"issues": [issue("TOOL_SCHEMA_INVALID")]}, "fail", "text", "lmtb tools --cwd '/srv/a b'"),
-        ({"issues": [issue("X", "warning")]}, "ok", "0 in running", ""),
+        ({"issues": [issue("X", "warning")]}, "ok", "have not reported", ""),
     ],
 )
 def test_sources_in_trouble_are_named_with_the_next_step(

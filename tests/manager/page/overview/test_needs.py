@@ -42,7 +42,7 @@ def test_trouble_of_the_manager_comes_first_with_the_next_step() -> None:
 def test_a_source_that_is_down_can_be_tried_again() -> None:
     failed = {"id": "stdio:git", "kind": "stdio", "state": "failed", "error": "exit code 1"}
     (found,) = needs(with_server(sources=[failed]))
-    assert found.text == "stdio:git has failed: exit code 1"
+    assert found.text == "stdio:git cannot be started or reached: exit code 1"
     assert found.project == "app-1"
     assert found.action is not None
     assert (found.action.name, dict(found.action.members)) == (

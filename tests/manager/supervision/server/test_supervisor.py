@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ from manager.state_file.store import Store
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.processes.process import start_time
+from manager.supervision.server import launcher
 from manager.supervision.server.instance import Instance
 from manager.supervision.server.supervisor import Supervisor
 from protocol.errors import Reason, Refusal
@@ -384,6 +387,33 @@ async def test_a_handshake_ends_the_back_off_that_other_callers_wait_for(
         assert running(await patient) is found
 
 
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (OSError(errno.EADDRINUSE, "no free port between 1 and 2"), "port_exhausted"),
+        (OSError(errno.EAGAIN, "no process"), "not_started"),
+        (OSError(errno.EMFILE, "too many open files"), "not_started"),
+    ],
+)
+async def test_a_start_without_a_process_is_no_crash(
+    workspace: SupervisedWorkspace, monkeypatch: pytest.MonkeyPatch, fault: OSError, cause: str
+) -> None:
+    """However often it is tried; it works as soon as what it lacks is there."""
+
+    def exhausted(*_: object) -> socket.socket:
+        raise fault
+
+    supervisor = workspace.supervisor()
+    with monkeypatch.context() as patched:
+        patched.setattr(launcher, "reserve", exhausted)
+        for _ in range(7):
+            details = refused(await supervisor.ready())
+            assert details["cause"] == cause
+            assert str(fault.strerror) in details["lastError"]
+        assert supervisor.lifecycle.state is State.STOPPED
+    running(await supervisor.ready())
+
+
 async def test_a_missing_folder_is_a_failed_start_and_stores_nothing(
     workspace: SupervisedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,7 +421,7 @@ async def test_a_missing_folder_is_a_failed_start_and_stores_nothing(
     supervisor = workspace.supervisor(now=lambda: clock.now, rng=NoJitter())
     monkeypatch.setattr(supervisor, "_wait_for_wake", clock.wait)
     workspace.root.rmdir()
-    assert refused(await supervisor.ready())["cause"] == "crash_looping"
+    assert refused(await supervisor.ready())["cause"] == "not_started"
     assert await workspace.stored_instances() == []
     assert supervisor.figures.last_error is not None
     assert "cannot be started" in supervisor.figures.last_error

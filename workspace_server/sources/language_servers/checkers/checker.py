@@ -144,7 +144,7 @@ class Checker:
 
     def status(self) -> ServerStatus:
         """Where it stands."""
-        state = "running" if self._running is not None else "stopped"
+        state = "ready" if self._running is not None else "idle"
         freshness = None if self._known is None else self.freshness()
         return ServerStatus(self._name, state, freshness=freshness)
 

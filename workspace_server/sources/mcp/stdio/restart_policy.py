@@ -37,7 +37,7 @@ class RestartPolicy:
         error: why the server ended last, in any of its processes.
     """
 
-    initial_state: SourceState = "starting"
+    initial_state: SourceState = "idle"
     opening_state: SourceState | None = "starting"
     looping: bool = False
     not_before: float = 0.0

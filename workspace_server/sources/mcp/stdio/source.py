@@ -94,7 +94,7 @@ class StdioSource(McpSource):
         """
         identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
         super().__init__(
-            "stdio", SourceSettings.of(server), state="starting", cache=cache, cache_key=key_of(identity)
+            "stdio", SourceSettings.of(server), state="idle", cache=cache, cache_key=key_of(identity)
         )
         self._server = server
         self._root = root
@@ -114,6 +114,11 @@ class StdioSource(McpSource):
     def sessions(self) -> Sequence[Session]:
         """The open sessions."""
         return [one.session for one in self._processes.supervisors if one.session is not None]
+
+    @property
+    def retry_after_ms(self) -> int | None:
+        """When it is started again."""
+        return self._policy.unavailable(self.error, time.monotonic()).retry_after_ms
 
     @property
     def is_shared(self) -> bool:
@@ -175,7 +180,7 @@ class StdioSource(McpSource):
 
         def on_state(state: SourceState, error: str | None) -> None:
             # a further process says nothing new about a server that is known to work
-            if shared or state != "starting" or self.state != "ready":
+            if shared or state not in ("idle", "starting") or self.state != "ready":
                 self.set_state(state, error)
 
         return SessionSupervisor(
@@ -183,6 +188,7 @@ class StdioSource(McpSource):
         )
 
     async def _start(self, on_end: Callable[[str], None]) -> Session:
+        await self.wait_for_predecessors()  # two processes of one entry would fight for its files and ports
         self._starts += 1
         self._lacking = []
         env = {**await self._environment(), **self._server.env}

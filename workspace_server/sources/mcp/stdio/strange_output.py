@@ -16,6 +16,10 @@ MAX_QUOTED: Final = 120
 _HEADER: Final = re.compile(rb"content-length\s*:\s*\d", re.IGNORECASE)
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _MEMBERS: Final = frozenset({"id", "result", "error", "method"})
+_NOTHING: Final = (
+    "it wrote nothing that answers; a program for another transport, or one that waits for Content-Length"
+    " headers, does so"
+)
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -31,7 +35,7 @@ def explain(lines: Sequence[bytes], unfinished: bytes = b"") -> str:
         strange.append(unfinished)
     if not strange:
         is_answer = any(isinstance(messages.read(line), Response) for line in lines)
-        return "it answers with an id that was not asked" if is_answer else "it wrote nothing that answers"
+        return "it answers with an id that was not asked" if is_answer else _NOTHING
     reasons = (_reason(line, is_last=line is strange[-1]) for line in strange)
     reason = next((text for text in reasons if text), None) or _of_all(strange, unfinished)
     return f"{reason}; the first such line: {quoted(strange[0])}"

@@ -81,7 +81,7 @@ async def test_callers_of_unchanged_files_share_one_run(tmp_path: Path) -> None:
 async def test_a_run_that_takes_longer_than_the_caller_waits_is_said(tmp_path: Path) -> None:
     async with checker(tmp_path, HANGS) as made:
         assert await wrong_files(made, wait_s=0.05) == ([], "indexing")
-        assert made.status().state == "running"
+        assert made.status().state == "ready"
         await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), seconds=WAIT_S)
     pid = int((tmp_path / "pid").read_text())
     await until(lambda: not alive(pid), seconds=WAIT_S)
@@ -164,7 +164,7 @@ async def test_a_closed_checker_begins_no_other_run(tmp_path: Path) -> None:
     await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), seconds=WAIT_S)
     await made.close()
     answer = await asyncio.wait_for(asking, 5)
-    assert (list(answer.files), made.status().state) == ([], "stopped")
+    assert (list(answer.files), made.status().state) == ([], "idle")
     assert [task for task in asyncio.all_tasks() if task.get_name().startswith("check-")] == []
 
 

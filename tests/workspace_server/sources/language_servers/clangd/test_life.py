@@ -57,7 +57,7 @@ async def test_after_kill_9_the_next_call_is_answered(tmp_path: Path) -> None:
         await until(lambda: made.pool.status()[0].pid is None, seconds=5)
         assert await references(made, tmp_path) == first
         [status] = made.pool.status()
-        assert (status.state, status.restarts) == ("running", 1)
+        assert (status.state, status.restarts) == ("ready", 1)
     assert (tmp_path / "starts").read_text() == "xx"
 
 

@@ -52,7 +52,7 @@ async def test_fifty_callers_share_one_process_that_knows_all_changes(tmp_path: 
         [sync] = made.syncs
         assert len(sync.said("tell_changes")) == 51
         [status] = made.pool.status()
-        assert (status.name, status.state, status.version) == ("scripted", "running", "0.5")
+        assert (status.name, status.state, status.version) == ("scripted", "ready", "0.5")
         assert (status.pid, status.open_documents) == (pids[0], 3)
     assert not alive(pids[0])
 
@@ -66,7 +66,7 @@ async def test_a_crashed_server_is_started_again_and_told_so(tmp_path: Path) -> 
         second = await server_of(made)
         assert await second.request("pid") != first.pid
         [status] = made.pool.status()
-        assert (status.state, status.restarts, status.error) == ("running", 1, "scripted exited with code 7")
+        assert (status.state, status.restarts, status.error) == ("ready", 1, "scripted exited with code 7")
 
 
 async def test_a_server_that_never_starts_is_tried_less_and_less_often(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_server_that_cannot_take_in_a_change_is_replaced_for_all(tmp_pat
         later = await asyncio.gather(*(server_of(made) for _ in range(10)))
         assert {server.pid for server in later} == {later[0].pid} != {first.pid}
         [status] = made.pool.status()
-        assert (status.state, status.restarts, status.error) == ("running", 0, None)
+        assert (status.state, status.restarts, status.error) == ("ready", 0, None)
         await until(lambda: not alive(first.pid))
 
 
@@ -128,7 +128,7 @@ async def test_a_restart_starts_all_anew_whatever_failed_before(tmp_path: Path) 
 async def test_an_idle_server_is_stopped_and_started_when_needed(tmp_path: Path) -> None:
     async with pooled(PID, tmp_path, replace(LIMITS, idle_s=0.2)) as made:
         first = await server_of(made)
-        await until(lambda: made.pool.status()[0].state == "stopped", seconds=5)
+        await until(lambda: made.pool.status()[0].state == "idle", seconds=5)
         await until(lambda: not alive(first.pid))
         second = await server_of(made)
         assert second.pid != first.pid
@@ -139,7 +139,7 @@ async def test_a_kind_may_have_an_idle_time_of_its_own(tmp_path: Path) -> None:
     async with pooled(PID, tmp_path) as made:
         made.kinds.limits["idle_s"] = 0.2
         pid = await (await server_of(made)).request("pid")
-        await until(lambda: made.pool.status()[0].state == "stopped")
+        await until(lambda: made.pool.status()[0].state == "idle")
         await until(lambda: not alive(pid))
 
 
@@ -173,7 +173,7 @@ async def test_a_server_that_uses_too_much_memory_is_replaced(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("limits", "state"), [({"idle_s": 0.2}, "stopped"), ({"memory_limit_bytes": 2**20}, "backoff")]
+    ("limits", "state"), [({"idle_s": 0.2}, "idle"), ({"memory_limit_bytes": 2**20}, "backoff")]
 )
 async def test_limits_of_a_kind_replace_the_usual_ones(
     tmp_path: Path, limits: dict[str, Any], state: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from workspace_server.config.model import ClangdSettings
 from workspace_server.sources.language_servers.clangd.client import NAME
@@ -41,6 +41,10 @@ async def status(servers: LanguageServers, settings: ClangdSettings) -> ToolResu
     return ToolResult(text, {"kind": "status", **members, **more})
 
 
+_CLIENT_STATES: Final = {"idle": "stopped", "ready": "running", "crash_looping": "failed"}
+"""The words of the extension whose tool this is, for the states of a language server."""
+
+
 def _availability(servers: LanguageServers) -> tuple[bool, bool]:
     """Whether clangd was found, and whether it may run."""
     found = servers.find(NAME)
@@ -50,7 +54,7 @@ def _availability(servers: LanguageServers) -> tuple[bool, bool]:
 
 
 def _state(server: ServerStatus | None) -> str:
-    return "stopped" if server is None else server.state
+    return "stopped" if server is None else _CLIENT_STATES.get(server.state, server.state)
 
 
 def _word(value: object) -> str:

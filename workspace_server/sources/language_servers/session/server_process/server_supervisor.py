@@ -16,7 +16,8 @@ from workspace_server.sources.language_servers.session.server_process.process_us
 from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
 from workspace_server.sources.language_servers.session.server_process.server_restarts import ServerRestarts
 
-State = Literal["stopped", "starting", "running", "backoff", "failed"]
+State = Literal["idle", "starting", "ready", "backoff", "crash_looping"]
+"""As those of sources: `protocol/internal/source_states.py`."""
 SHORT_PAUSE_S: Final = 2.5
 """A caller waits for the next start if the pause is no longer."""
 _GIB: Final = 1024**3
@@ -46,7 +47,7 @@ class ServerSupervisor:
     """The process of one kind of server.
 
     Attributes:
-        state: `stopped` before the first use, and after an idle stop.
+        state: `idle` before the first use, and after an idle stop.
         error: why it does not run, or why the last one ended, for a person.
         restarts: how often one was started because the one before ended or failed.
         server: the one that runs.
@@ -72,7 +73,7 @@ class ServerSupervisor:
             chance: random numbers in [0, 1).
             measure: returns the memory of a process; called in a thread.
         """
-        self.state: State = "stopped"
+        self.state: State = "idle"
         self.error: str | None = None
         self.restarts = 0
         self.server: RunningServer | None = None
@@ -121,7 +122,7 @@ class ServerSupervisor:
             self._starting.cancel()
         if self.server is not None:
             self._release(self.server)
-            self.state = "stopped"
+            self.state = "idle"
 
     def forget_failures(self) -> None:
         """Let the next caller start it at once, however often it ended: somebody may have mended it."""
@@ -165,7 +166,7 @@ class ServerSupervisor:
             self._starting = asyncio.create_task(self._start(launch), name=f"start-{self._name}")
 
     async def _start(self, launch: Launch) -> None:
-        replaces = self.state in ("backoff", "failed")
+        replaces = self.state in ("backoff", "crash_looping")
         self.state = "starting"
         try:
             if self._ending:
@@ -180,7 +181,7 @@ class ServerSupervisor:
             self._failed(f"{self._name} does not start ({type(fault).__name__})", 0.0)
         else:
             self.server, self._launch, self._started_at = server, launch, self._clock()
-            self.state, self._memory = "running", None
+            self.state, self._memory = "ready", None
             self.restarts += replaces
             self._watching = asyncio.create_task(self._watch(server), name=f"check-{self._name}")
             if server.ended is not None:
@@ -188,7 +189,7 @@ class ServerSupervisor:
         finally:
             self._starting = None
             if self.state == "starting":  # cancelled
-                self.state = "stopped"
+                self.state = "idle"
 
     def _ended(self, reason: str) -> None:
         """The server ended by itself; `_start` handles one that is still starting."""
@@ -202,7 +203,7 @@ class ServerSupervisor:
     def _failed(self, reason: str, lived_s: float) -> None:
         self.error = reason
         self._restarts.ended(self._clock(), lived_s, self._chance())
-        self.state = "failed" if self._restarts.looping else "backoff"
+        self.state = "crash_looping" if self._restarts.looping else "backoff"
 
     def _release(self, server: RunningServer) -> None:
         self.server = None

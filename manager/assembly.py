@@ -82,7 +82,7 @@ class Parts:
     team: Team
     installation: Installation
     buffers: ByteBudget
-    close_recorder: Callable[[], None]
+    recorder: Recorder | None
     client_processes: ClientProcesses
 
 
@@ -184,7 +184,7 @@ def assemble(
         Team(paths.config_dir, paths.runtime_dir, address, __version__),
         installation,
         forwarder.admission.buffers,
-        recorder.close if recorder is not None else lambda: None,
+        recorder,
         client_processes,
     )
 

@@ -193,7 +193,8 @@ class Daemon:
 
     async def _restore(self, parts: Parts, stack: AsyncExitStack) -> None:
         """Open the state file and restore workspaces and servers, then sessions."""
-        stack.push_async_callback(asyncio.to_thread, parts.close_recorder)
+        if parts.recorder is not None:
+            stack.push_async_callback(asyncio.to_thread, parts.recorder.close)
         loaded = await parts.store.open()
         stack.push_async_callback(parts.store.close)
         stack.push_async_callback(asyncio.to_thread, remove_leftover_files, self._paths.runtime_dir)
@@ -211,7 +212,7 @@ class Daemon:
         make = partial(
             control_runner, parts.control, status=status, measures=parts.measures.snapshot,
             access=parts.access, tokens=parts.token_control, approvals=parts.approvals, team=parts.team,
-            paths=self._paths,
+            paths=self._paths, recorder=parts.recorder,
         )  # fmt: skip
         control = ControlListener(self._paths.control_socket, parts.control, make, self._paths.former_dirs)
         stack.push_async_callback(control.close)
@@ -224,7 +225,7 @@ class Daemon:
         """Listen on the port; the endpoint for other hosts listens once one asks."""
         cap, routes, board = self._settings.body_limit, parts.routes, parts.approvals
         app = partial(port_app, parts.control, status, parts.measures, parts.access, board, self._paths)
-        app = partial(app, team=parts.team)
+        app = partial(app, team=parts.team, recorder=parts.recorder)
         limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
         rules = AdmissionRules.for_ports([port], body_cap=cap)
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=parts.tokens)

@@ -9,6 +9,7 @@ from typing import Any
 
 from manager.admin.control.approval_routes import add_approval_routes
 from manager.admin.control.control_socket import make_control_app
+from manager.admin.control.recorded_calls import recorded_calls_routes
 from manager.admin.control.renewals import Renewals
 from manager.admin.control.services import Services
 from manager.admin.control.token_control import TokenControl
@@ -25,6 +26,7 @@ from manager.page.acting.sign_in import SignIns
 from manager.page.acting.tool_changes import ToolChanges
 from manager.page.calls.lookups import CallLookups
 from manager.page.routes import Page, access_routes
+from manager.recorder.writing.recorder import Recorder
 from manager.team.team import Team
 from manager.team.team import control_routes as team_control_routes
 from manager.team.team import routes as team_routes
@@ -60,11 +62,13 @@ def port_app(  # noqa: PLR0917  each is shown or used by a route
     paths: Paths,
     *,
     team: Team,
+    recorder: Recorder | None,
 ) -> web.Application:
     """Make the port's application: diagnosis for programs, the page for browsers."""
     command = ServerCommand(paths, lambda: services.status().path)
     sign_ins = SignIns(paths, lambda: services.status().path)
-    lookups = CallLookups(paths.calls_file, paths.logs_dir)
+    write_now = None if recorder is None else recorder.write_now
+    lookups = CallLookups(paths.calls_file, paths.logs_dir, write_now)
     page = Page(
         services,
         status,
@@ -120,6 +124,7 @@ def control_runner(
     approvals: ApprovalBoard,
     team: Team,
     paths: Paths,
+    recorder: Recorder | None,
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services, renewals)
@@ -130,4 +135,5 @@ def control_runner(
     app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/" if services.port else None))
     app.add_routes(tokens.routes())
     app.add_routes(team_control_routes(team))
+    app.add_routes(recorded_calls_routes(recorder))
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

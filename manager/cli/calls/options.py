@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import click
@@ -14,6 +14,7 @@ from manager.cli.calls.parameter_types import Milliseconds, Moment
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.user_settings import user_settings
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import CallLog
 from manager.recorder.storage.tables import NewerFile
@@ -21,6 +22,8 @@ from manager.recorder.storage.tables import NewerFile
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""
 
+_WRITTEN_S: Final = 2.0
+"""A manager that takes longer has other worries: what is written already is shown."""
 OFF: Final = "the setting record_calls is off"
 _STEPS: Final = {
     "SQLITE_FULL": "free some space on its disk, then repeat it",
@@ -111,8 +114,15 @@ def step_after(error: sqlite3.Error) -> str:
 
 
 @contextmanager
-def open_log() -> Iterator[CallLog | None]:
-    """The recorded calls; None if there are none yet."""
+def open_log(*, written_first: bool = True) -> Iterator[CallLog | None]:
+    """The recorded calls; None if there are none yet.
+
+    Args:
+        written_first: whether a manager that runs writes the calls first that have just ended.
+    """
+    if written_first:
+        with suppress(NoManager, ManagerFault, ControlRefusal):
+            Control(user_paths().control_socket, _WRITTEN_S).post("/recorded/write", {})
     with explained():
         log = CallLog.open(user_paths().calls_file)
         if log is None:

@@ -84,7 +84,7 @@ def _following(wanted: Filter, last: int) -> Iterator[Call]:
     """Calls as they are recorded. Never ends; the database may appear, or be made again, meanwhile."""
     while True:
         time.sleep(POLL_S)
-        with open_log() as log:
+        with open_log(written_first=False) as log:
             newest = 0 if log is None else log.last_id()
             if log is None or newest == last:
                 continue

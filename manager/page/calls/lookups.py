@@ -65,11 +65,20 @@ class CallLookups:
     Args:
         file: the database of calls.
         logs: the folder of the servers' logs.
+        write_now: writes the calls that have ended; called in a thread before each look.
     """
 
-    def __init__(self, file: Path, logs: Path, *, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self,
+        file: Path,
+        logs: Path,
+        write_now: Callable[[], object] | None = None,
+        *,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
         self._file = file
         self._logs = logs
+        self._write_now = write_now
         self._deadline_s = deadline_s
         self._disk = DiskLookups(
             deadline_s=deadline_s + 1, max_hanging=MOST_AT_ONCE, max_running=MOST_AT_ONCE
@@ -111,6 +120,8 @@ class CallLookups:
 
     async def _look(self, key: Hashable, look: Callable[[CallLog | None], _Found]) -> _Found | str:
         def work() -> _Found | str:
+            if self._write_now is not None:
+                self._write_now()
             try:
                 log = CallLog.open(self._file)
                 if log is None:

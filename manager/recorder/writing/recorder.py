@@ -32,6 +32,8 @@ from manager.recorder.writing.rows import Labels, insert
 from manager.recorder.writing.tool_totals import ToolTotals
 
 FLUSH_S: Final = 0.5
+WRITE_NOW_S: Final = 1.0
+"""Longest a reader waits for what has just ended: a slow disk must not stop it from showing the rest."""
 SWEEP_S: Final = 60.0
 """Seconds between two looks at the size and age of the database."""
 SWEEP_CALLS: Final = 20_000
@@ -103,7 +105,10 @@ class Recorder:
         self._next_open = self._next_sweep = 0.0
         self._allowance = allowance(limits.whole_per_s, now())
         self._unswept = self._reported = 0
-        self._stop = threading.Event()
+        self._is_stopping = False
+        self._wake = threading.Event()
+        self._flushed = threading.Condition()
+        self._begun = self._done = 0  # flushes, of which the last one that is done
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -116,17 +121,34 @@ class Recorder:
         told = {"problem": self.problem, "written": self.written, "lost": self.lost}
         return {**told, "contents": bool(self.contents)}
 
+    def write_now(self, timeout_s: float = WRITE_NOW_S) -> bool:
+        """Write the calls that have ended; returns whether that is done after `timeout_s` seconds. Blocks."""
+        if self._thread is None:
+            return False
+        with self._flushed:
+            awaited = self._begun + 1  # one that runs now may have taken its calls already
+            self._wake.set()
+            return self._flushed.wait_for(lambda: self._done >= awaited or self._is_stopping, timeout_s)
+
     def close(self, timeout_s: float = 2.0) -> None:
         """Write what is left and end the thread; blocks for at most `timeout_s` seconds."""
-        self._stop.set()
+        self._is_stopping = True
+        self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
     # -- on the recorder's thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stop.wait(FLUSH_S):
+        while not self._is_stopping:
+            self._wake.wait(FLUSH_S)
+            self._wake.clear()
+            with self._flushed:
+                self._begun += 1
             self.flush()
+            with self._flushed:
+                self._done = self._begun
+                self._flushed.notify_all()
         self.flush()
         self._disconnect()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -125,6 +126,34 @@ def test_the_thread_writes_what_waits_when_it_ends(tmp_path: Path) -> None:
         one.record(ended())
     one.close(10.0)
     assert len(all_calls(tmp_path)) == 100
+
+
+def test_who_reads_has_written_first_what_has_just_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FLUSH_S", 3600.0)
+    one = recorder(tmp_path)
+    assert one.write_now(0.0) is False, "no thread writes"
+    one.start()
+    try:
+        for count in (1, 2, 3):
+            one.record(ended())
+            assert one.write_now(30.0)
+            assert len(all_calls(tmp_path)) == count
+    finally:
+        one.close(10.0)
+    assert one.write_now(30.0), "nobody waits for a recorder that has ended"
+
+
+def test_a_slow_disk_holds_a_reader_up_for_a_limited_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, goes_on = recorder(tmp_path), threading.Event()
+    monkeypatch.setattr(one, "flush", lambda: goes_on.wait(30))
+    one.start()
+    assert one.write_now(0.05) is False
+    goes_on.set()
+    one.close(10.0)
 
 
 def test_the_oldest_calls_give_way_if_the_database_is_full(tmp_path: Path) -> None:

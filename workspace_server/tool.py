@@ -33,6 +33,7 @@ class Tool:
         rate_limited: whether calls are rate limited.
         fingerprint: identifies the content that runs; an approval holds for this content only.
         task: whether a call may become a task, for clients that support tasks.
+        checks_arguments: whether the input schema says all that the source demands of arguments.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Tool:
     fingerprint: str = ""
     task: TaskUse = "forbidden"
     unlisted: str = ""
+    checks_arguments: bool = True
 
     @property
     def description(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ FIRST_WAIT_S: Final = 2.0
 WAIT_S: Final = 0.2
 """Time limit for a source with a known list."""
 
+_MAX_NAMED: Final = 5
+"""Members that an issue names."""
 _OWN_DEFINITIONS: Final = frozenset({"builtin", "language-server"})
 """Kinds of sources whose schemas are part of this program, and valid."""
 
@@ -207,28 +210,38 @@ def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], lis
             text = f'Tool "{tool.name}" is already registered'
             issues.append(Issue("warning", "names", "TOOL_NAME_DUPLICATE", text, tool.name, details))
             continue
-        issue = None if source.kind in _OWN_DEFINITIONS else _schema_issue(tool, details)
-        if issue is not None:
-            issues.append(issue)
-        if issue is None or issue.level == "warning":
-            good[tool.name] = tool
+        readable, found = (tool, []) if source.kind in _OWN_DEFINITIONS else _readable(tool, details)
+        issues += found
+        if readable is not None:
+            good[tool.name] = readable
     return tuple(good.values()), issues
 
 
-def _schema_issue(tool: Tool, details: str) -> Issue | None:
-    schema = tool.definition.get("inputSchema")
-    if not isinstance(schema, Mapping) or schema.get("type") != "object":
-        text = f'Tool "{tool.name}" has no inputSchema of type object'
-        return Issue("error", "schema", "TOOL_SCHEMA_INVALID", text, tool.name, details)
+def _readable(tool: Tool, details: str) -> tuple[Tool | None, list[Issue]]:
+    """The tool with schemas that clients can read, and issues; None if no client may see it."""
     # loaded here: many workspaces have only our own tools, whose schemas are known to be valid
-    from workspace_server.schemas.validation import validator_for
+    from workspace_server.schemas import readable_schemas  # noqa: PLC0415  see above
 
     try:
-        unchecked = validator_for(schema).unchecked
-    except ValueError as problem:
+        readable = readable_schemas.readable_input(tool.definition.get("inputSchema"))
+    except readable_schemas.Unusable as problem:
         text = f'Tool "{tool.name}": {problem}'
-        return Issue("error", "schema", "TOOL_SCHEMA_INVALID", text, tool.name, details)
-    if unchecked is None:
-        return None
-    text = f'The arguments of "{tool.name}" are not checked: {unchecked}'
-    return Issue("warning", "schema", "TOOL_SCHEMA_UNCHECKED", text, tool.name, details)
+        return None, [Issue("error", "schema", "TOOL_SCHEMA_INVALID", text, tool.name, details)]
+    definition, removed = {**tool.definition, "inputSchema": readable.schema}, readable.removed
+    output = definition.get("outputSchema")
+    if isinstance(output, Mapping) and (why := readable_schemas.output_problem(output)) is not None:
+        del definition["outputSchema"]
+        removed += (f"outputSchema ({why})",)
+    issues = [_removed_issue(tool.name, removed, details)] if removed else []
+    if readable.unchecked is not None:
+        text = f'The arguments of "{tool.name}" are not checked: {readable.unchecked}'
+        issues.append(Issue("warning", "schema", "TOOL_SCHEMA_UNCHECKED", text, tool.name, details))
+    if not issues:
+        return tool, []
+    return replace(tool, definition=definition, checks_arguments=readable.unchecked is None), issues
+
+
+def _removed_issue(name: str, removed: Sequence[str], details: str) -> Issue:
+    shown = ", ".join(removed[:_MAX_NAMED]) + (" and others" if len(removed) > _MAX_NAMED else "")
+    text = f'Tool "{name}" has members that clients cannot read; they are left out or repaired: {shown}'
+    return Issue("warning", "schema", "TOOL_MEMBERS_REMOVED", text, name, details)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from workspace_server.schemas.validation import Validator
 
 CLOSE_S: Final = 10.0
+_ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class OfferedTool:
     @cached_property
     def arguments(self) -> Validator:
         """The validator of the arguments. Raises `ValueError` if the schema cannot be used."""
-        return _validator(self.schema)
+        return _validator(self.schema if self.tool.checks_arguments else _ANY_OBJECT)
 
     @cached_property
     def results(self) -> Validator | None:

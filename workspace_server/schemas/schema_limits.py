@@ -57,7 +57,9 @@ _MAPS: dict[str, _Where] = {
     "$defs": "unused",
     "definitions": "unused",
 }
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+MEMBERS_THAT_ARE_SCHEMAS = frozenset(_MAPS)
+"""Keywords whose members are schemas under names of their own."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 
@@ -78,17 +80,31 @@ def subschemas(schema: _Schema) -> Iterator[tuple[str, str | None, _Where, _Sche
             yield from ((keyword, None, where, sub) for sub in value if isinstance(sub, Mapping))
 
 
+def subschemas_with_places(schema: _Schema) -> Iterator[tuple[tuple[str | int, ...], _Schema]]:
+    """Every direct subschema that is an object, with the keys and indices that lead to it."""
+    for keyword, value in schema.items():
+        if isinstance(value, Mapping):
+            if keyword in _SINGLE:
+                yield (keyword,), value
+            elif keyword in _MAPS:
+                yield from (((keyword, key), sub) for key, sub in value.items() if isinstance(sub, Mapping))
+        elif isinstance(value, list) and keyword in _LISTS:
+            yield from (((keyword, at), sub) for at, sub in enumerate(value) if isinstance(sub, Mapping))
+
+
 @dataclass(slots=True)
 class SchemaSurvey:
     """The result of one walk over a schema.
 
     Attributes:
         problem: why the schema cannot be used; None if it can.
+        too_large: why nobody looks at all of it; None if somebody did.
         hidden: names of properties whose values are never shown, or `ANY_VALUE`.
         nodes: all schemas of the document, the root first.
     """
 
     problem: str | None = None
+    too_large: str | None = None
     hidden: set[str] = field(default_factory=set)
     nodes: list[_Schema] = field(default_factory=list)
     patterns: list[str] = field(default_factory=list)
@@ -110,22 +126,22 @@ def survey_schema(schema: _Schema) -> SchemaSurvey:
         found.problem = "the schema has no type object"
     pending = deque([_Visit(schema)])
     seen: set[int] = set()
-    while pending and found.problem is None:
+    while pending and found.problem is None and found.too_large is None:
         visit = pending.pop()
         if id(visit.schema) in seen:
             continue
         seen.add(id(visit.schema))
         found.nodes.append(visit.schema)
         if visit.depth > MAX_DEPTH:
-            found.problem = f"nested deeper than {MAX_DEPTH} levels"
+            found.too_large = f"nested deeper than {MAX_DEPTH} levels"
         elif len(found.nodes) > MAX_SUBSCHEMAS:
-            found.problem = f"more than {MAX_SUBSCHEMAS} subschemas"
+            found.too_large = f"more than {MAX_SUBSCHEMAS} subschemas"
         else:
             _inspect(visit, found)
             pending.extend(_below(visit))
             # targets of references last: most are also reached by their own path, with their own owner
             pending.extendleft(_referenced(visit, schema))
-    if found.problem is None:
+    if found.problem is None and found.too_large is None:
         found.problem = _reference_problem(found.nodes)
     return found
 
@@ -138,7 +154,7 @@ def _below(visit: _Visit) -> Iterator[_Visit]:
 
 def _referenced(visit: _Visit, root: _Schema) -> Iterator[_Visit]:
     """Targets of references, which need not be subschemas of any keyword."""
-    for keyword in _REFERENCES:
+    for keyword in REFERENCES:
         if (target := resolve(root, visit.schema.get(keyword))) is not None:
             yield _Visit(target, by_properties=False)
 
@@ -173,7 +189,7 @@ def _reference_problem(nodes: list[_Schema]) -> str | None:
     root = str(nodes[0].get("$id", ""))
     embedded = {urljoin(root, str(node["$id"])).partition("#")[0] for node in nodes if "$id" in node}
     for node in nodes:
-        for keyword in _REFERENCES:
+        for keyword in REFERENCES:
             target = node.get(keyword)
             if not isinstance(target, str) or target.startswith("#"):
                 continue
@@ -238,7 +254,7 @@ def _targets(root: _Schema, nodes: list[_Schema], index: dict[int, int]) -> Iter
     }
     ids = {str(node["$id"]).rpartition("/")[2]: node for node in nodes if "$id" in node}
     for at, node in enumerate(nodes):
-        for keyword in _REFERENCES:
+        for keyword in REFERENCES:
             reference = node.get(keyword)
             if isinstance(reference, str):
                 target = resolve(root, reference) or anchors.get(reference.rpartition("#")[2])

@@ -6,7 +6,6 @@ schemas, `argument_messages.py` words the errors.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -21,6 +20,8 @@ from protocol.errors import Reason
 from protocol.input_hint import shape
 from workspace_server.results import failure, well_formed
 from workspace_server.schemas.argument_messages import ArgumentProblem, ErrorTranslator
+from workspace_server.schemas.dialects import Dialect, dialect_of
+from workspace_server.schemas.ecma_patterns import is_pattern
 from workspace_server.schemas.schema_limits import (
     MAX_EVALUATIONS,
     MAX_PATTERNS,
@@ -39,7 +40,6 @@ _MAX_LISTED_BYTES = 200_000
 _CACHED = 2_048
 MAX_PATTERN_CHARACTERS = 4_000  # of all patterns of a schema; compiling them takes up to 1.2 s
 
-_DRAFT_07 = re.compile(r"https?://json-schema\.org/draft-07/schema#?")
 _OPTIONS = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1_000_000)
 _OVER_BUDGET = (
     jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded,
@@ -50,10 +50,10 @@ _UNKNOWN = {"additionalProperties", "unevaluatedProperties"}
 
 
 class Validator:
-    """One compiled input schema.
+    """One compiled input schema, of the dialect that it declares.
 
-    Draft-07 if `$schema` names it, else 2020-12. `unchecked` is None, or the reason why arguments are passed
-    on without a check (issue `TOOL_SCHEMA_UNCHECKED`).
+    `unchecked` is None, or the reason why arguments are passed on without a check (issue
+    `TOOL_SCHEMA_UNCHECKED`).
 
     Raises:
         ValueError: the schema cannot be used; the message says why, for a person.
@@ -65,29 +65,32 @@ class Validator:
             raise ValueError(found.problem)
         self._schema = schema
         self._hidden = found.hidden
+        self.unchecked: str | None = found.too_large
+        self._engine: jsonschema_rs.Validator | None = None
+        if found.too_large is not None:
+            return
         self._cost = EvaluationCost(found)
         self._most_members = self._cost.most_members()
-        self.unchecked: str | None = None
-        self._engine: jsonschema_rs.Validator | None = None
-        if self._cost.always_too_much:
+        dialect = dialect_of(schema)
+        if dialect is None:
+            self.unchecked = "nobody here knows the dialect that it declares"
+        elif self._cost.always_too_much:
             self.unchecked = "checking could take too long: its subschemas multiply"
         elif len(found.patterns) > MAX_PATTERNS:
             self.unchecked = f"more than {MAX_PATTERNS} patterns"
         elif sum(map(len, found.patterns)) > MAX_PATTERN_CHARACTERS:
             self.unchecked = f"patterns of more than {MAX_PATTERN_CHARACTERS} characters"
         else:
-            self._compile(found.patterns)
+            self._compile(dialect, found.patterns)
 
-    def _compile(self, patterns: Sequence[str]) -> None:
-        draft_07 = _DRAFT_07.fullmatch(str(self._schema.get("$schema", "")))
-        engine = jsonschema_rs.Draft7Validator if draft_07 else jsonschema_rs.Draft202012Validator
+    def _compile(self, dialect: Dialect, patterns: Sequence[str]) -> None:
         try:
-            self._engine = engine(dict(self._schema), offline=True, pattern_options=_OPTIONS)
+            self._engine = dialect.engine(dict(self._schema), offline=True, pattern_options=_OPTIONS)
         except jsonschema_rs.ValidationError as error:
             where = pointer(error.instance_path)
-            if error.kind.name == "format" and error.instance in patterns:
-                if _is_python_pattern(str(error.instance)):
-                    self.unchecked = f"the pattern at {where} needs more memory or time than a check may take"
+            if error.instance in patterns:
+                if _is_readable(str(error.instance)):
+                    self.unchecked = f"the pattern at {where} is beyond what a check understands or may cost"
                     return
                 raise ValueError(f"the pattern at {where} is not a regular expression") from error
             raise ValueError(f"not a valid schema at {where or 'its root'}: {error.kind.name}") from error
@@ -105,9 +108,11 @@ class Validator:
         measured = _measure(given)
         if isinstance(measured, ArgumentProblem):
             return [measured]
+        if self._engine is None:
+            return []
         values_per_level, size = measured
         evaluations = self._cost.evaluations(values_per_level)
-        if self._engine is None or evaluations > MAX_EVALUATIONS:
+        if evaluations > MAX_EVALUATIONS:
             return []
         try:
             if self._engine.is_valid(given):
@@ -138,12 +143,8 @@ class Validator:
             return False
 
 
-def _is_python_pattern(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
+def _is_readable(pattern: str) -> bool:
+    return is_pattern(pattern, unicode=True) or is_pattern(pattern, unicode=False)
 
 
 def _first_error(

@@ -112,20 +112,55 @@ async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "words"),
+    ("schema", "kept", "place"),
     [
-        ({}, 'Tool "bad" has no inputSchema of type object'),
-        ({"type": "array"}, 'Tool "bad" has no inputSchema of type object'),
-        ({"type": "object", "properties": {"a": {"$ref": "http://elsewhere/x.json"}}}, 'Tool "bad": '),
-        ({"type": "object", "properties": {"a": {"type": 5}}}, 'Tool "bad": '),
+        (None, {"type": "object"}, "inputSchema"),
+        ({}, {"type": "object"}, "inputSchema.type"),
+        ({"type": "array"}, {"type": "object"}, "inputSchema"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "http://elsewhere/x.json"}}},
+            {"type": "object", "properties": {"a": {}}},
+            "inputSchema.properties.a.$ref",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": 5}, "b": {"type": "string"}}},
+            {"type": "object", "properties": {"a": {}, "b": {"type": "string"}}},
+            "inputSchema.properties.a.type",
+        ),
     ],
 )
-async def test_tool_whose_schema_cannot_be_used_is_dropped_alone(schema: dict[str, Any], words: str) -> None:
+async def test_a_tool_whose_schema_cannot_be_read_stays_without_the_broken_member(
+    schema: Any, kept: dict[str, Any], place: str
+) -> None:
+    snapshot = await Registry([ScriptedSource([tool("bad", schema), tool("good")])]).snapshot()
+    assert names_of(snapshot) == ["bad", "good"]
+    assert snapshot.by_name["bad"].schema == kept
+    issue = snapshot.issues[0]
+    assert (issue.level, issue.code, issue.tool_name) == ("warning", "TOOL_MEMBERS_REMOVED", "bad")
+    assert issue.message.endswith(f": {place}")
+    assert snapshot.by_name["bad"].arguments.check({"a": 7, "b": 7}) == [], "the rest says nothing for sure"
+
+
+async def test_an_output_schema_that_clients_cannot_compile_is_left_out() -> None:
+    promise = {"type": "object", "properties": {"card": {"$ref": "#/$defs/Card"}}}
+    schema = {"type": "object", "required": ["n"]}
+    snapshot = await Registry([ScriptedSource([tool("cards", schema, outputSchema=promise)])]).snapshot()
+    (issue,) = snapshot.issues
+    assert (issue.code, "outputSchema (properties.card.$ref" in issue.message) == (
+        "TOOL_MEMBERS_REMOVED",
+        True,
+    )
+    offered = snapshot.by_name["cards"]
+    assert ("outputSchema" in offered.definition, offered.results) == (False, None)
+    assert len(offered.arguments.check({})) == 1, "arguments are checked as ever"
+
+
+async def test_a_tool_that_mcp_lets_no_client_see_is_dropped_alone() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array", "x-mcp-header": "A"}}}
     snapshot = await Registry([ScriptedSource([tool("bad", schema), tool("good")])]).snapshot()
     assert names_of(snapshot) == ["good"]
     (issue,) = snapshot.issues
     assert (issue.level, issue.code, issue.tool_name) == ("error", "TOOL_SCHEMA_INVALID", "bad")
-    assert issue.message.startswith(words)
 
 
 async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:

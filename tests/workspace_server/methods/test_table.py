@@ -36,8 +36,12 @@ async def test_discover_lists_one_revision_and_the_capabilities_with_handlers() 
         assert result["_meta"][names.META_SERVER]["version"] == "1.2.3"
 
 
+HEADED = {"type": "object", "properties": {"a": {"type": "array", "x-mcp-header": "A"}}}
+"""A schema whose tool may not be offered."""
+
+
 async def test_pages_of_tools_make_up_the_whole_list_and_issues_come_once() -> None:
-    tools = [tool(f"t{index:02}") for index in range(7)] + [tool("bad", {})]
+    tools = [tool(f"t{index:02}") for index in range(7)] + [tool("bad", HEADED)]
     async with serving([ScriptedSource(tools)], settings={"page_size": 3}) as served:
         found: list[str] = []
         params: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from scripts.reliability.table import Outcome
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 WORKERS = "2"
-OPTIONS = {"team": "--nats", "remote_hosts": "--remote"}
+OPTIONS = {"team": "--nats", "remote_hosts": "--remote", "languages": "--languages"}
 """Folders whose tests run only if an option asks for them; without what they need they are skipped."""
 
 

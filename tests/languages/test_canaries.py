@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.projects.canary_project import CanaryProject, executed_directly, shim
+from support.projects.canary_project import TRIED, CanaryProject, executed_directly, shim
 from support.servers.language_servers.real_language_servers import environment
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.kinds.available_kinds import (
@@ -20,7 +20,6 @@ from workspace_server.sources.language_servers.kinds.available_kinds import (
     KindChoices,
     Trusts,
 )
-from workspace_server.sources.language_servers.kinds.table import KINDS
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
 from workspace_server.sources.language_servers.session.server_process.fence import Fence
@@ -32,7 +31,6 @@ from workspace_server.sources.language_servers.session.server_process.server_sup
 from workspace_server.sources.language_servers.session.sync.project_sync import make_sync
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
-TRIED: Final = ("clangd", "css", "html", "json", "ruff", "tree-sitter", "ty", "typescript", "yaml")
 WOULD_SING: Final = {
     "bash": "shellcheck",
     "basedpyright": "python",
@@ -139,13 +137,6 @@ def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(around(self, launch), confinement=None)
 
     monkeypatch.setattr(Fence, "around", unconfined)
-
-
-def test_every_reason_is_tried_and_every_server_that_is_tried_has_one() -> None:
-    reasons = {name for name, kind in KINDS.items() if kind.runs_nothing_of_the_project}
-    assert reasons == set(TRIED)
-    assert all(KINDS[name].check is None for name in reasons)  # checkers run without the fence
-    assert not reasons & set(WOULD_SING)
 
 
 @pytest.mark.parametrize("canary", list(executed_directly()))

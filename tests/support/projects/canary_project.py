@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+TRIED: Final = ("clangd", "css", "html", "json", "ruff", "tree-sitter", "ty", "typescript", "yaml")
+"""The kinds of language servers that `languages/test_canaries.py` starts here without trust."""
 TOOLS: Final = (
     *(
         "asdf",

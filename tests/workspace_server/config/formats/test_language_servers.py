@@ -54,6 +54,15 @@ def test_a_known_server_needs_only_what_differs(home: ConfigHome) -> None:
     assert home.codes() == []
 
 
+def test_only_the_user_says_that_a_server_runs_nothing_of_the_project(home: ConfigHome) -> None:
+    text = "[language_servers.ty]\nruns_nothing_of_the_project = 'it only reads'\n"
+    home.user(text)
+    home.workspace(text)
+    claims = {entry.origin.scope: entry.runs_nothing_of_the_project for entry in entries(home)}
+    assert claims == {"user": "it only reads", "workspace": ""}
+    assert home.codes() == ["CONFIG_UNKNOWN_KEY"]
+
+
 def test_commands_may_begin_at_home(home: ConfigHome) -> None:
     home.user('[language_servers.ty]\ncommand = ["~/bin/ty", "server"]\n')
     assert entries(home)[0].command == ("/home/ada/bin/ty", "server")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from support.projects.canary_project import TRIED
 from support.projects.language_project import LanguageProject
 from workspace_server.sources.language_servers.kinds.table import KINDS
+from workspace_server.sources.language_servers.outline.kind import OUTLINE
 from workspace_server.sources.language_servers.server import Unavailable
 from workspace_server.sources.language_servers.session.project_kinds import Found
 from workspace_server.sources.language_servers.specification import Role
@@ -78,10 +80,28 @@ def test_dependencies_are_no_languages_of_the_project(project: LanguageProject) 
     assert project.kinds().known() == []
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", sorted(set(KINDS) - {OUTLINE.name}))  # an extra of this product
 def test_every_kind_says_how_it_is_installed(name: str) -> None:
     assert KINDS[name].install
     assert all(KINDS[name].commands)
+
+
+def test_each_kind_that_runs_without_trust_is_tried_with_canaries() -> None:
+    reasons = {name: kind.runs_nothing_of_the_project for name, kind in KINDS.items()}
+    assert {name for name, reason in reasons.items() if reason} == set(TRIED)
+
+
+def test_checkers_wait_for_trust_because_they_run_without_the_fence() -> None:
+    assert [kind.name for kind in KINDS.values() if kind.check and kind.runs_nothing_of_the_project] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(KINDS) - set(TRIED)))
+def test_each_other_kind_waits_for_trust(project: LanguageProject, name: str) -> None:
+    project.on_path(KINDS[name].commands[0][0])
+    found = project.kinds().find(KINDS[name])
+    assert isinstance(found, Unavailable)
+    assert found.state == "untrusted"
+    assert f"lmtb trust {project.root}" in found.reason
 
 
 def test_servers_for_data_ask_no_address_that_a_file_names() -> None:

@@ -192,6 +192,17 @@ class Source(ABC):
         """Drop what is cached, and try a source that is down at once."""
         self.notify_changed()
 
+    async def restart(self) -> str:
+        """End what the source runs, whatever state it is in, and start it anew; list its tools again.
+
+        Calls that run in it end. Takes seconds at most: a slow start goes on in the background.
+
+        Returns:
+            What was done, for a person, after the source's name and a colon.
+        """
+        await self.refresh()
+        return "it runs nothing; its tools were read again"
+
     @property
     def accepts_unlisted(self) -> bool:
         """Whether `call_tool` accepts names that are not listed, because the server hides tools."""

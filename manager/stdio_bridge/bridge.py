@@ -51,6 +51,7 @@ class Bridge:
         self._relay = RequestRelay(manager, self._session, write)
         self._pending: dict[bytes, PendingRequest] = {}
         self._pending_bytes = 0
+        self._opening: asyncio.Task[None] | None = None  # answers the client's last `initialize`
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._own(self._send_outbox(), "outbox")
@@ -115,12 +116,25 @@ class Bridge:
             del self._pending[key]
             self._pending_bytes -= cost
 
-        pending.task = self._own(self._answer(pending), f"request {request.method}")
+        pending.task = self._own(self._answer(pending, self._opening), f"request {request.method}")
         pending.task.add_done_callback(done)
+        if request.method == names.INITIALIZE:
+            self._opening = pending.task
 
-    async def _answer(self, pending: PendingRequest) -> None:
+    async def _answer(self, pending: PendingRequest, opening: asyncio.Task[None] | None) -> None:
+        """Answer a request; one of a session that is being opened is held until that is done.
+
+        Some clients do not wait for the answer to `initialize`.
+        """
+        if opening is not None and pending.revision is None:
+            await asyncio.wait({opening})
         with suppress(ClientGone):
             await self._relay.answer(pending)
+
+    def _is_held(self, pending: PendingRequest) -> bool:
+        opening = self._opening
+        is_later = pending.revision is None and pending.task is not opening
+        return opening is not None and not opening.done() and is_later
 
     def _cancel(self, notification: Notification, line: bytes) -> None:
         named = jsonrpc.members_of(notification.params).get("requestId", msgspec.Raw(b"null"))
@@ -129,7 +143,7 @@ class Bridge:
         if pending is None or pending.task is None or pending.cancelled:
             return
         pending.cancelled = True
-        if pending.revision is not None:
+        if pending.revision is not None or self._is_held(pending):
             pending.task.cancel()  # closing the connection cancels a request in MCP 2026-07-28
         else:
             self._own(self._cancel_in_session(pending.task, line), "cancellation")
@@ -149,6 +163,8 @@ class Bridge:
         """Send the client's notifications and responses, in order."""
         while True:
             line = await self._outbox.get()
+            if self._opening is not None:
+                await asyncio.wait({self._opening})
             await self._post(line)
             self._pending_bytes -= len(line)
             message = jsonrpc.parse(line)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import queue
 import threading
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
 from typing import Final
@@ -36,12 +37,15 @@ class LineSplitter:
         self._skipping = False
 
     def feed(self, chunk: bytes) -> list[bytes | LineTooLong]:
-        """The lines that these bytes complete, without line ends; empty lines are left out."""
+        """The lines that these bytes complete, without line ends; empty lines are left out.
+
+        Some programs write a byte order mark first, or before each line.
+        """
         *ends, rest = chunk.split(b"\n")
         found: list[bytes | LineTooLong] = []
         for end in ends:
             self._add(end, found)
-            line = bytes(self._buffer).strip(b" \t\r")
+            line = bytes(self._buffer).removeprefix(BOM_UTF8).strip(b" \t\r")
             self._buffer.clear()
             if line and not self._skipping:
                 found.append(line)

@@ -162,6 +162,12 @@ class Registry:
         await asyncio.gather(*(source.refresh() for source in chosen))
         return bool(chosen)
 
+    async def restart(self, identity: str | None = None) -> Mapping[str, str]:
+        """Restart one source, or all of them; returns what was done to each, by id."""
+        chosen = [one.source for one in self._listings if identity in (None, one.source.id)]
+        done = await asyncio.gather(*(source.restart() for source in chosen))
+        return dict(zip((source.id for source in chosen), done, strict=True))
+
     async def check_files(self) -> None:
         """Let all sources check the files that only requests about resources and skills depend on."""
         await asyncio.gather(*(listing.source.check_files() for listing in self._listings))

@@ -7,7 +7,7 @@ registered, they are also checked every second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -149,6 +149,10 @@ class Toolset:
     async def refresh(self, identity: str | None = None) -> bool:
         """Refresh one source, or all of them; returns whether there was one."""
         return await self._registry.refresh(identity)
+
+    async def restart(self, identity: str | None = None) -> Mapping[str, str]:
+        """Restart one source, or all of them; returns what was done to each, by id."""
+        return await self._registry.restart(identity)
 
     def touch(self) -> None:
         """Check for changes now, and announce them."""

@@ -22,6 +22,7 @@ ROUTES: Final[Mapping[str, str]] = {
     names.INSPECT_PATH: "GET",
     names.CALLS_PATH: "GET",
     names.REFRESH_PATH: "POST",
+    names.RESTART_PATH: "POST",
     names.STOP_CALL_PATH: "POST",
     names.ANSWER_APPROVAL_PATH: "POST",
 }

@@ -70,6 +70,7 @@ class Server:
             names.LIFELINE_PATH: self._lifeline,
             names.INSPECT_PATH: self._inspect,
             names.REFRESH_PATH: self._refresh,
+            names.RESTART_PATH: self._restart,
             names.CALLS_PATH: self._show_calls,
             names.STOP_CALL_PATH: self._stop_call,
             names.ANSWER_APPROVAL_PATH: self._answer_approval,
@@ -170,6 +171,11 @@ class Server:
         _respond_json(
             http_request, {"ok": await self._toolset.refresh(http_request.head.query.get("source"))}
         )
+
+    async def _restart(self, http_request: HttpRequest) -> None:
+        """Restart one source, or all of them, and say what was done to each."""
+        done = await self._toolset.restart(http_request.head.query.get("source"))
+        _respond_json(http_request, {"ok": bool(done), "restarted": done})
 
     async def _accept_message(self, message: Notification | Response, http_request: HttpRequest) -> None:
         """Accept a notification. `notifications/cancelled` names a call that waits by its `requestState`."""

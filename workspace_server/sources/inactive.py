@@ -19,6 +19,11 @@ from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import Verdict, trust_command
 
 _MAX_NAME: Final = 64
+_NOT_RESTARTED: Final = {
+    "disabled": "it is disabled, so nothing was started",
+    "pending_trust": "it waits for your trust, so nothing was started",
+    "failed": "it may not start, so nothing was started",
+}
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9._/-]{1,80}")
 
 
@@ -71,6 +76,10 @@ class InactiveSource(Source):
         if self.error is not None:
             return not_running(self.id, self.state, self.error)
         raise ToolError(f"{self.id} is not in use")
+
+    async def restart(self) -> str:
+        """As `Source.restart`."""
+        return _NOT_RESTARTED[self.state]
 
     def issues(self) -> Sequence[Issue]:
         """What the user can do about it."""

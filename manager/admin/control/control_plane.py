@@ -45,6 +45,7 @@ MAX_ANSWER: Final = 16 * 1024 * 1024
 _REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes, str]]] = {
     "inspect": (b"GET", names.INSPECT_PATH.encode(), "source"),
     "refresh": (b"POST", names.REFRESH_PATH.encode(), "source"),
+    "restart_sources": (b"POST", names.RESTART_PATH.encode(), "source"),
     "calls": (b"GET", names.CALLS_PATH.encode(), "source"),
     "stop_call": (b"POST", names.STOP_CALL_PATH.encode(), "number"),
     "answer_approval": (b"POST", names.ANSWER_APPROVAL_PATH.encode(), "answer"),

@@ -76,6 +76,7 @@ def control_routes(services: Services, renewals: Renewals) -> list[web.RouteDef]
         web.post("/ready", _parsed(Resolve.parse, control.ready)),
         web.post("/inspect", _parsed(_ServerQuery.parse, control.inspect)),
         web.post("/refresh", _parsed(_ServerQuery.parse, control.refresh)),
+        web.post("/restart_sources", _parsed(_ServerQuery.parse, control.restart_sources)),
         web.post("/calls", _parsed(_ServerQuery.parse, control.calls)),
         web.post("/stop_call", control.stop_call),
         web.post("/shutdown", _parsed(Shutdown.parse, control.shutdown)),
@@ -175,6 +176,10 @@ class _Control:
         """List the sources of a folder's workspace again, and retry sources that are down at once."""
         return await self._ask_server(query, "refresh")
 
+    async def restart_sources(self, query: _ServerQuery) -> web.Response:
+        """Restart the sources of a folder's workspace, or one of them, and say what was done to each."""
+        return await self._ask_server(query, "restart_sources")
+
     async def calls(self, query: _ServerQuery) -> web.Response:
         """The calls of a folder's workspace: those that run, and the last ones. Starts no server."""
         return await self._ask_server(query, "calls")
@@ -193,7 +198,7 @@ class _Control:
         answer = await self._services.ask_server(query.cwd, ask, query.source, starts=query.starts)
         if isinstance(answer, Refusal):
             return _unanswered(answer)
-        if ask == "refresh" and not json.loads(answer)["ok"]:
+        if ask in ("refresh", "restart_sources") and not json.loads(answer)["ok"]:
             return refusal(404, "unknown_source")
         return web.Response(body=answer, content_type="application/json")
 

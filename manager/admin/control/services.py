@@ -68,7 +68,7 @@ class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     state: str
 
 
-ServerQuestion = Literal["inspect", "refresh", "calls", "stop_call", "answer_approval"]
+ServerQuestion = Literal["inspect", "refresh", "restart_sources", "calls", "stop_call", "answer_approval"]
 """Requests to the server of a folder's workspace. Those about calls start none."""
 
 

@@ -13,6 +13,7 @@ import click
 from host.command_line import Failure, json_option, print_json, say
 from host.terminal.views import Column, Kind, Table
 from host.text.operand import operand
+from host.text.printable import printable
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.far_tools import is_elsewhere
@@ -59,13 +60,16 @@ def servers(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
-    """Restart a source, or retry one that is down, and list its tools again.
+    """Restart a source, in whatever state it is, and list its tools again. Calls that run in it end.
 
-    SOURCE is an id from `lmtb servers`, or the part after its colon. Without it, all sources are retried.
+    SOURCE is an id from `lmtb servers`, or the part after its colon. Without it, all sources are restarted.
     """
     identity = None if source is None else source_id(source, objects(ask_about("/inspect", cwd), "sources"))
-    ask_about("/refresh", cwd, source=identity)
-    _print(ask_about("/inspect", cwd), identity, as_json=as_json)
+    done = ask_about("/restart_sources", cwd, source=identity).get("restarted")
+    restarted: Mapping[str, Any] = done if isinstance(done, dict) else {}
+    if not as_json:
+        say(*(f"{printable(name)}: {printable(text)}" for name, text in restarted.items()), "")
+    _print(ask_about("/inspect", cwd), identity, as_json=as_json, restarted=restarted)
 
 
 @servers.command()
@@ -92,10 +96,10 @@ def _signed_in_there(place: Path, namespace: str) -> Failure:
     return Failure(text, f"run there: {command}", reason="sign_in_there")
 
 
-def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> None:
+def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool, **more: object) -> None:
     found = [one for one in objects(answer, "sources") if only in (None, one.get("id"))]
     if as_json:
-        print_json({"sources": found, "issues": objects(answer, "issues")})
+        print_json({"sources": found, "issues": objects(answer, "issues"), **more})
         return
     rows = objects(answer, "tools")
     found.sort(key=lambda source: source.get("state") not in _FIRST)

@@ -160,7 +160,7 @@ async def test_a_server_is_started_and_asked_about_its_tools_and_sources(ask: An
     assert (await ask("/refresh", cwd=str(project), source="stdio:a&b"))[0] == 404
 
 
-@pytest.mark.parametrize("target", ["/inspect", "/refresh", "/calls"])
+@pytest.mark.parametrize("target", ["/inspect", "/refresh", "/restart_sources", "/calls"])
 async def test_a_folder_without_a_server_is_reported(ask: Any, tmp_path: Path, target: str) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()

@@ -500,3 +500,43 @@ async def test_pending_calls_can_finish_after_the_end_of_input(client: Client) -
     gate.set()
     await ending
     assert (await client.next())["result"] == {}
+
+
+async def test_what_comes_before_the_answer_to_initialize_is_held(client: Client) -> None:
+    """Some clients write everything at once."""
+    answers, go_on = client.manager.answers, asyncio.Event()
+    answers["initialize"] = [held(go_on, in_session(result(GREETING), "first"))]
+    answers["tools/list"] = [result({"tools": []})]
+    await client.send("initialize", INITIALIZE, "i")
+    await client.send("notifications/initialized")
+    await client.send("tools/list", None, "l")
+    await client.send("tools/call", {"name": "x"}, "never")
+    await client.send("notifications/cancelled", {"requestId": "never"})
+    await client.send("notifications/roots/list_changed")
+    await client.manager.arrival("initialize")
+    assert list(client.manager.received) == ["initialize"]
+    go_on.set()
+    assert [(await client.next())["id"] for _ in range(2)] == ["i", "l"]
+    await client.manager.arrival("notifications/roots/list_changed")
+    received = client.manager.received
+    assert "tools/call" not in received
+    for method in ("notifications/initialized", "tools/list", "notifications/roots/list_changed"):
+        assert dict(received[method][0].headers)[b"Mcp-Session-Id"] == b"first"
+
+
+async def test_stateless_requests_are_not_held_by_a_session_that_is_being_opened(client: Client) -> None:
+    answers, go_on = client.manager.answers, asyncio.Event()
+    answers["initialize"] = [held(go_on, in_session(result(GREETING), "first"))]
+    answers["tools/list"] = [result({"resultType": "complete", "tools": []})]
+    await client.send("initialize", INITIALIZE, "i")
+    assert "result" in await client.ask("tools/list", {"_meta": META})
+    go_on.set()
+    assert (await client.next())["id"] == "i"
+
+
+async def test_requests_behind_a_refused_initialize_are_refused_by_the_manager(client: Client) -> None:
+    client.manager.answers["initialize"] = [error(-32602, "no")]
+    client.manager.answers["tools/list"] = [error(-32600, "no session", status=400)]
+    await client.send("initialize", INITIALIZE, "i")
+    await client.send("tools/list", None, "l")
+    assert [(await client.next())["error"]["message"] for _ in range(2)] == ["no", "no session"]

@@ -18,6 +18,14 @@ def test_lines_do_not_depend_on_chunk_boundaries(size: int) -> None:
     assert [*lines, *splitter.rest()] == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_a_byte_order_mark_before_a_line_is_left_out(size: int) -> None:
+    text = b'\xef\xbb\xbf{"a":1}\r\n\xef\xbb\xbf\n\xef\xbb\xbf {"b":"\xef\xbb\xbf"}\n'
+    splitter = LineSplitter()
+    lines = [line for at in range(0, len(text), size) for line in splitter.feed(text[at : at + size])]
+    assert lines == [b'{"a":1}', b'{"b":"\xef\xbb\xbf"}']
+
+
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_a_line_above_the_limit_is_reported_once_and_dropped(size: int) -> None:
     text = b"short\n" + b"x" * 50 + b"\nnext\n"

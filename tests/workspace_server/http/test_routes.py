@@ -64,7 +64,16 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
 
 
 @pytest.mark.parametrize(
-    "path", ["/mcp/health", "/mcp/lifeline", "/mcp/inspect", "/mcp/refresh", "/mcp/calls", "/nowhere"]
+    "path",
+    [
+        "/mcp/health",
+        "/mcp/lifeline",
+        "/mcp/inspect",
+        "/mcp/refresh",
+        "/mcp/restart",
+        "/mcp/calls",
+        "/nowhere",
+    ],
 )
 @pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
 async def test_every_route_has_the_same_admission_checks(path: str, bad: dict[str, str]) -> None:
@@ -106,6 +115,7 @@ async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
         ("GET", "/mcp/inspect"),
         ("GET", "/mcp/calls"),
         ("POST", "/mcp/refresh"),
+        ("POST", "/mcp/restart"),
         ("GET", "/nowhere"),
         ("OPTIONS", "/mcp"),
         ("PUT", "/mcp"),

@@ -88,6 +88,18 @@ async def test_refresh_asks_the_sources_to_look_again() -> None:
         assert source.refreshed == 1
 
 
+async def test_a_restart_says_what_was_done_to_each_source() -> None:
+    source = ScriptedSource([tool("a")])
+    async with serving([source]) as served:
+        sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
+        for query, done in (("", {"script"}), ("?source=script", {"script"}), ("?source=nobody", set())):
+            async with served.session.post(f"{served.base}/mcp/restart{query}", headers=sent) as response:
+                answer = await response.json()
+            assert answer["ok"] == bool(done)
+            assert answer["restarted"].keys() == done
+        assert source.refreshed == 2
+
+
 async def refresh(session: ClientSession, base: str, source: str) -> bool:
     sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
     async with session.post(f"{base}/mcp/refresh?source={source}", headers=sent) as response:

@@ -157,6 +157,13 @@ class EditorSource(McpSource):
         step = "ask the user to open the project in VS Code, then retry"
         return replace(refusal, next_step=step) if is_gone else refusal
 
+    async def reopen(self) -> str:
+        """As `McpSource.reopen`; the window itself belongs to the user."""
+        await self._watch.look(anew=True, everywhere=True)
+        if self._supervisor is None:
+            return "no window of VS Code has this project open"
+        return f"the session with {_label(self.window)}: {await self._supervisor.restart()}"
+
     async def refresh(self) -> None:
         """Look for all windows, and read the lists again."""
         await self._watch.look(anew=True, everywhere=True)

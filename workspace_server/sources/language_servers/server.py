@@ -158,6 +158,12 @@ class ServerStatus:
     version: str | None = None
 
 
+def restarted(servers: Sequence[ServerStatus]) -> str:
+    """What a restart of these language servers does, for a person."""
+    running = ", ".join(server.name for server in servers if server.pid is not None)
+    return f"{f'{running} ended' if running else 'no language server ran'}; each starts with its next use"
+
+
 class LanguageServers(Protocol):
     """The language servers of one workspace. Each kind runs once, for all callers."""
 

@@ -20,7 +20,12 @@ from workspace_server import log
 from workspace_server.call_context import CallContext
 from workspace_server.source import Source, SourceKind
 from workspace_server.sources.builtin.kept_searches import KeptSearches
-from workspace_server.sources.language_servers.server import LanguageServers, ServerStatus, Unavailable
+from workspace_server.sources.language_servers.server import (
+    LanguageServers,
+    ServerStatus,
+    Unavailable,
+    restarted,
+)
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.tools import definitions
 from workspace_server.sources.language_servers.tools.workplace import (
@@ -144,6 +149,12 @@ class LanguageServerSource(Source):
         self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S
         self._begin_look()
         await super().refresh()
+
+    async def restart(self) -> str:
+        """As `Source.restart`."""
+        done = restarted(self._servers.status())
+        await self.refresh()
+        return done
 
     def issues(self) -> Sequence[Issue]:
         """Which servers wait for trust; and that nothing checks the project, once that was asked for."""

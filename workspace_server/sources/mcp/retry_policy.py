@@ -53,6 +53,9 @@ class RetryPolicy(Protocol):
             chance: a random number in [0, 1).
         """
 
+    def forgive(self) -> None:
+        """Let a session be opened now, whatever failed before, because a person wants one."""
+
     def call_succeeded(self) -> None:
         """A call got an answer."""
 

@@ -21,6 +21,8 @@ from workspace_server.sources.mcp.session.session import Session
 
 OpenSession = Callable[[Callable[[str], None]], Awaitable[Session]]
 """Opens a session or raises `Unavailable`; the argument is called with the reason when that session ends."""
+RESTARTING_S: Final = 10.0
+"""How long a restart waits for the new session; it is opened in any case."""
 SHORT_PAUSE_S: Final = 2.5
 """A call waits for the next try of a server that failed if the pause is no longer."""
 RETRY_MS: Final = 1000
@@ -126,6 +128,27 @@ class SessionSupervisor:
         if self._usable() is None and not self._closed and self._policy.refusal(self._clock()) is None:
             self._start()
 
+    async def restart(self) -> str:
+        """End the session with the calls in it, or an opening that hangs, and open a session now.
+
+        Returns:
+            What was done, in words.
+        """
+        self._cancel_timer()
+        self._policy.forgive()
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+            self._opening = None
+        had_session = self.session is not None
+        if ending := self._end_all():
+            self._closing_ended = asyncio.ensure_future(_finish(set(ending)))
+            self._opened_at = None
+        if self._closed:
+            return "it is being stopped"
+        await asyncio.wait([self._start()], timeout=RESTARTING_S)
+        return f"{'it was ended and' if had_session else 'it did not run and'} {self._outcome()}"
+
     async def close(self) -> None:
         """End the session, and those it replaced that still have callers; open no other. Idempotent.
 
@@ -139,13 +162,20 @@ class SessionSupervisor:
                 opening.cancel()
                 await asyncio.gather(opening, return_exceptions=True)
         finally:
-            left = [*self._replaced] if self._current is None else [*self._replaced, self._current]
-            self._current = None
-            self._replaced.clear()
-            for opened in left:
-                if opened.session is not None:
-                    self._close_session(opened.session)
+            self._end_all()
             await _finish(self._closing)
+
+    def _end_all(self) -> list[asyncio.Task[None]]:
+        """Begin to end the session, and those it replaced that still have callers."""
+        left = [*self._replaced] if self._current is None else [*self._replaced, self._current]
+        self._current = None
+        self._replaced.clear()
+        return [self._close_session(opened.session) for opened in left if opened.session is not None]
+
+    def _outcome(self) -> str:
+        if self._opening is not None:
+            return "is being started"
+        return "is ready again" if self._usable() is not None else f"cannot be started: {self.error}"
 
     async def _get(self, wait_s: float | None) -> tuple[_Opened, Session]:
         now = self._clock()

@@ -217,6 +217,16 @@ class McpSource(Source):
         self.lists.request((TOOLS, *OTHER_KINDS), again=True)
         self.notify_changed()
 
+    async def restart(self) -> str:
+        """As `Source.restart`."""
+        done = await self.reopen()
+        await self.refresh()
+        return done
+
+    @abstractmethod
+    async def reopen(self) -> str:
+        """End every session, and open those anew that nobody has to ask for; returns what was done."""
+
     def issues(self) -> Sequence[Issue]:
         """Issues of the lists, and too much invalid output."""
         is_alive = self.state in _ALIVE  # other states are issues themselves

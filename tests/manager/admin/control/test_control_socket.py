@@ -373,7 +373,7 @@ async def test_resolve_shows_a_stopped_workspace_without_an_address(control: Soc
     assert (match["sessionId"], match["host"], match["port"], match["state"]) == (None, None, None, "stopped")
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "restart_sources", "calls"])
 @pytest.mark.parametrize(
     ("named", "source"), [({}, None), ({"source": "stdio:gh"}, "stdio:gh"), ({"source": 7}, None)]
 )
@@ -395,7 +395,7 @@ async def test_an_unknown_source_is_not_found(control: Socket, daemon: Daemon) -
     assert answer == (404, {"ok": False, "reason": "unknown_source"})
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls", "ready"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "restart_sources", "calls", "ready"])
 @pytest.mark.parametrize(
     ("reason", "status"),
     [(Reason.WORKSPACE_SERVER_OFFLINE, 503), (Reason.WORKSPACE_NOT_MATCHED, 404), (Reason.INVALID_CWD, 404)],
@@ -408,7 +408,7 @@ async def test_a_server_that_cannot_be_asked_is_refused_with_why(
     assert (answered, body["reason"], body["message"]) == (status, reason.word, "so it is")
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls", "ready"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "restart_sources", "calls", "ready"])
 @pytest.mark.parametrize(("cwd", "reason"), [(7, "invalid_cwd"), (" ", "missing_cwd")])
 async def test_a_question_without_a_folder_is_refused(
     control: Socket, daemon: Daemon, ask: str, cwd: object, reason: str
@@ -476,7 +476,18 @@ async def test_anything_else_is_refused_in_the_same_shape(
 
 @pytest.mark.parametrize(
     "path",
-    ["/allocate", "/heartbeat", "/bye", "/resolve", "/ready", "/inspect", "/refresh", "/calls", "/shutdown"],
+    [
+        "/allocate",
+        "/heartbeat",
+        "/bye",
+        "/resolve",
+        "/ready",
+        "/inspect",
+        "/refresh",
+        "/restart_sources",
+        "/calls",
+        "/shutdown",
+    ],
 )
 @pytest.mark.parametrize(
     "body",

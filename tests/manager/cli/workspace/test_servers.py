@@ -37,7 +37,8 @@ INSPECTED: dict[str, Any] = {
 @pytest.fixture
 def inspected(control: Any) -> Any:
     control.say("POST /inspect", INSPECTED)
-    control.say("POST /refresh", {"ok": True})
+    done = {"stdio:slow": "it was ended\x1b and is ready again"}
+    control.say("POST /restart_sources", {"ok": True, "restarted": done})
     return control
 
 
@@ -60,16 +61,21 @@ def test_json_has_sources_and_issues(run: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "asked"), [("stdio:gh", "stdio:gh"), ("slow", "stdio:slow"), ("builtin", "builtin")]
 )
-def test_a_source_is_tried_at_once_and_shown(run: Any, inspected: Any, name: str, asked: str) -> None:
+def test_a_source_is_restarted_and_shown_with_what_was_done(
+    run: Any, inspected: Any, name: str, asked: str
+) -> None:
     shown = run("servers", "restart", name, "--cwd", "/srv").stdout.splitlines()
-    assert ("POST /refresh", {"cwd": "/srv", "source": asked}) in inspected.asked
-    assert [line.split()[0] for line in shown[1:]] == [asked]
+    assert ("POST /restart_sources", {"cwd": "/srv", "source": asked}) in inspected.asked
+    assert shown[0] == "stdio:slow: it was ended\\x1b and is ready again"
+    assert [line.split()[0] for line in shown[3:]] == [asked]
 
 
-def test_without_a_name_all_sources_are_tried(run: Any, inspected: Any) -> None:
+def test_without_a_name_all_sources_are_restarted(run: Any, inspected: Any) -> None:
     shown = run("servers", "restart", "--cwd", "/srv").stdout.splitlines()
-    assert ("POST /refresh", {"cwd": "/srv"}) in inspected.asked
-    assert len(shown) == 1 + len(INSPECTED["sources"])
+    assert ("POST /restart_sources", {"cwd": "/srv"}) in inspected.asked
+    assert len(shown) == 3 + len(INSPECTED["sources"])
+    told = json.loads(run("servers", "restart", "--json").stdout)
+    assert told["restarted"] == {"stdio:slow": "it was ended\x1b and is ready again"}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +87,7 @@ def test_a_name_that_fits_none_or_several_is_refused_with_what_there_is(
     result = run("servers", "restart", name)
     assert result.exit_code == exit_codes.FAILED
     assert said in result.stderr
-    assert all(request != "POST /refresh" for request, _ in inspected.asked)
+    assert all(request != "POST /restart_sources" for request, _ in inspected.asked)
 
 
 @pytest.mark.parametrize("verb", [("servers",), ("servers", "restart")])

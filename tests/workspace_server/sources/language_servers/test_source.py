@@ -157,6 +157,16 @@ async def test_refreshing_restarts_the_servers(tmp_path: Path) -> None:
     assert servers.restarts == 1
 
 
+async def test_a_restart_says_which_servers_ended(tmp_path: Path) -> None:
+    for running, done in (
+        ([], "no language server ran; each starts with its next use"),
+        ([InMemoryServer(kind("ty", ".py"))], "ty ended; each starts with its next use"),
+    ):
+        servers = InMemoryServers(running)
+        assert await source_of(tmp_path, servers).restart() == done
+        assert servers.restarts == 1
+
+
 async def test_listing_again_does_not_look_again_until_it_is_refreshed(tmp_path: Path) -> None:
     servers = InMemoryServers()
     source = source_of(tmp_path, servers)

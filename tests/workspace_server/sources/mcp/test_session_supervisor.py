@@ -345,3 +345,57 @@ async def test_closing_ends_a_replaced_session_that_still_has_callers() -> None:
         assert server.transports[0].closed == 1
     await asyncio.sleep(0.01)
     assert server.transports[0].closed == 1
+
+
+async def test_a_restart_ends_a_session_that_works_with_its_calls() -> None:
+    """The new one is opened when the old one has ended."""
+    server = FakeServer()
+    async with server.supervisor.use() as old:
+        waiting = asyncio.create_task(old.request("tools/list"))
+        await asyncio.sleep(0)
+        assert await server.supervisor.restart() == "it was ended and is ready again"
+        with pytest.raises(Unavailable):
+            await waiting
+    assert server.transports[0].closed == 1
+    assert await session_of(server.supervisor) is not old
+    assert (len(server.transports), server.supervisor.state) == (2, "ready")
+    await server.supervisor.close()
+
+
+async def test_a_restart_replaces_an_opening_that_hangs() -> None:
+    server = FakeServer()
+    server.gate = asyncio.Event()
+    hanging = asyncio.create_task(session_of(server.supervisor))
+    await asyncio.sleep(0)
+    server.gate = None
+    assert await server.supervisor.restart() == "it did not run and is ready again"
+    with pytest.raises(Unavailable):
+        await hanging
+    await session_of(server.supervisor)
+    await server.supervisor.close()
+
+
+@pytest.mark.parametrize("policy", [RestartPolicy, RemoteRetryPolicy])
+async def test_a_restart_asks_no_pause_and_says_why_it_failed(
+    policy: Callable[[], Any],
+) -> None:
+    server = FakeServer(*(SessionFailed("the program is missing", final=True) for _ in range(3)))
+    supervisor = server.make(policy=policy())
+    with pytest.raises(Unavailable):
+        await session_of(supervisor)
+    assert supervisor.state == "failed"
+    for _ in range(2):
+        assert await supervisor.restart() == "it did not run and cannot be started: the program is missing"
+    assert await supervisor.restart() == "it did not run and is ready again"
+    await supervisor.close()
+    assert await supervisor.restart() == "it is being stopped"
+
+
+async def test_a_restart_says_that_a_slow_start_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_supervisor, "RESTARTING_S", 0.0)
+    server = FakeServer()
+    server.gate = asyncio.Event()
+    assert await server.supervisor.restart() == "it did not run and is being started"
+    server.gate.set()
+    await session_of(server.supervisor)
+    await server.supervisor.close()

@@ -68,6 +68,9 @@ class FakeSource(McpSource):
             raise self.failures[None]
         return await ask(FakeSession(self))
 
+    async def reopen(self) -> str:
+        return "it was opened again"
+
     async def close(self) -> None:
         await self.stop_asking()
 
@@ -431,3 +434,10 @@ async def test_an_unexpected_exception_while_listing_is_a_failed_list() -> None:
         f"Failed to fetch {kind}s: ZeroDivisionError while listing"
         for kind in ("tool", "prompt", "resource", "template")
     ]
+
+
+async def test_a_restart_opens_sessions_anew_and_lists_again() -> None:
+    source = FakeSource()
+    await source.list_tools()
+    assert await source.restart() == "it was opened again"
+    await until_listed(source, 2)

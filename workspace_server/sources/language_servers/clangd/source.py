@@ -11,7 +11,7 @@ from workspace_server.call_context import CallContext
 from workspace_server.config.model import ClangdSettings
 from workspace_server.source import Default, Source, SourceKind
 from workspace_server.sources.language_servers.library_folders import LanguageFiles
-from workspace_server.sources.language_servers.server import LanguageServers
+from workspace_server.sources.language_servers.server import LanguageServers, restarted
 from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace
 
@@ -56,6 +56,12 @@ class ClangdSource(Source):
         if self._tools is None:
             self._tools = importlib.import_module(f"{_PACKAGE}.definitions").tools_of(self._settings)
         return self._tools
+
+    async def restart(self) -> str:
+        """As `Source.restart`: of all language servers, which this source shares."""
+        done = restarted(self._servers.status())
+        self._servers.restart()
+        return done
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run a tool (see `Source.call_tool`)."""

@@ -67,6 +67,11 @@ class RemoteRetryPolicy:
         self._state = retry.state
         return retry
 
+    def forgive(self) -> None:
+        """Forget all failures, and a pause that the server asked for."""
+        self.breaker = Breaker()
+        self._state, self._ask_again_at = self.initial_state, 0.0
+
     def call_succeeded(self) -> None:
         """Close the breaker."""
         self.breaker.succeeded()

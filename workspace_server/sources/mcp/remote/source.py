@@ -126,6 +126,10 @@ class RemoteSource(McpSource):
         found = msgspec.json.decode(outcome) if isinstance(outcome, msgspec.Raw) else None
         return found if isinstance(found, Mapping) else None
 
+    async def reopen(self) -> str:
+        """As `McpSource.reopen`."""
+        return await self._supervisor.restart()
+
     async def refresh(self) -> None:
         """Try at once, and read the list again."""
         self._supervisor.try_now()

@@ -34,6 +34,9 @@ class Processes(Protocol):
             Unavailable: on entering; there is none.
         """
 
+    async def restart(self) -> str:
+        """End all processes with their calls, and start what runs without a caller; returns what was done."""
+
     async def close(self) -> None:
         """End all processes. Idempotent."""
 
@@ -52,6 +55,10 @@ class SharedProcess:
     def use(self, caller: str | None) -> AbstractAsyncContextManager[Session]:
         """The same session for everybody."""
         return self.supervisor.use(patiently=caller is None)
+
+    async def restart(self) -> str:
+        """Another process in its place."""
+        return await self.supervisor.restart()
 
     async def close(self) -> None:
         """End the process."""
@@ -83,6 +90,12 @@ class ProcessPerCall:
                 await supervisor.close()
             finally:
                 self._supervisors.remove(supervisor)
+
+    async def restart(self) -> str:
+        """End the calls in flight."""
+        ended = len(self._supervisors)
+        await self.close()
+        return _ended(ended, "call")
 
     async def close(self) -> None:
         """End the calls in flight."""
@@ -131,10 +144,19 @@ class ProcessPerSession:
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
+    async def restart(self) -> str:
+        """End the processes of all sessions."""
+        ended = len(self._processes)
+        await self._end_all()
+        return _ended(ended, "session")
+
     async def close(self) -> None:
         """End all processes."""
         if self._timer is not None:
             self._timer.cancel()
+        await self._end_all()
+
+    async def _end_all(self) -> None:
         for key in tuple(self._processes):
             self._end(key)
         await asyncio.gather(*self._ending)
@@ -162,3 +184,9 @@ class ProcessPerSession:
         task = asyncio.create_task(self._processes.pop(key).supervisor.close(), name="idle process")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+
+
+def _ended(count: int, user: str) -> str:
+    """What a restart did where processes start with their callers."""
+    what = "no process ran" if not count else f"{count} process{'' if count == 1 else 'es'} ended"
+    return f"{what}; each {user} starts its own"

@@ -130,6 +130,11 @@ class StdioSource(McpSource):
         async with self._processes.use(caller) as session:
             return await ask(session)
 
+    async def reopen(self) -> str:
+        """As `McpSource.reopen`."""
+        self._policy.forgive()
+        return await self._processes.restart()
+
     async def refresh(self) -> None:
         """Start at once what is down, and list again."""
         self._policy.forgive()

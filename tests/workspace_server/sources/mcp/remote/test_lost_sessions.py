@@ -237,3 +237,37 @@ async def test_a_stateless_server_that_is_replaced_is_spoken_to_anew(
         fake.answers["server/discover"] = [text(400, "who is there?")]
         assert (await call(source))["content"]
         assert (fake.count("initialize"), source.state) == (1, "ready")
+
+
+@pytest.mark.parametrize("before", ["ready", "backoff", "throttled", "auth_required"])
+async def test_a_restart_opens_a_new_session_in_every_state(
+    fake: ScriptedRemoteServer, make_source: MakeSource, before: str
+) -> None:
+    source = make_source(fake.url)
+    await source.list_tools()
+    codes = {
+        "backoff": status(503),
+        "throttled": status(429, Retry_After="600"),
+        "auth_required": status(401),
+    }
+    if before != "ready":
+        fake.answers["tools/call"] = [codes[before]]
+        for _ in range(5):
+            await call(source)
+        fake.answers.clear()
+    sessions = fake.sessions
+    said_of_it = await source.restart()
+    assert said_of_it.endswith("is ready again")
+    assert fake.sessions == sessions + 1
+    assert (await call(source))["content"]
+
+
+async def test_a_restart_says_why_there_is_no_new_session(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.answers["initialize"] = [status(500)]
+    done = await source.restart()
+    assert done == "it was ended and cannot be started: answered HTTP 500 Internal Server Error"
+    assert source.state == "backoff"

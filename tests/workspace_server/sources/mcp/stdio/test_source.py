@@ -201,6 +201,24 @@ async def test_each_call_has_a_process_of_its_own_that_ends_with_it(tmp_path: Pa
                 os.kill(int(pid), 0)
 
 
+@pytest.mark.parametrize(
+    ("sharing", "done"),
+    [
+        ("workspace", "it was ended and is ready again"),
+        ("session", "2 processes ended; each session starts its own"),
+        ("call", "no process ran; each call starts its own"),
+    ],
+)
+async def test_a_restart_ends_every_process(tmp_path: Path, sharing: Any, done: str) -> None:
+    async with stdio_source(PID, tmp_path, sharing=sharing) as source:
+        before = {await text(source, caller="a"), await text(source, caller="b")}
+        assert await source.restart() == done
+        for pid in before:
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(pid), 0)
+        assert await text(source, caller="a") not in before
+
+
 async def test_a_process_of_a_call_ends_with_the_cancelled_call(tmp_path: Path) -> None:
     """Cancelled in the middle."""
     body = "def call(m): sys.stderr.write('called\\n'); sys.stderr.flush(); time.sleep(60)\nserve(call)"

@@ -42,7 +42,7 @@ class RemoteDependencies:
         authorize: makes the authorization of a server with `auth = "oauth"`; None where that is not offered.
         own_manager: makes the authorization of an offer of the user's team, None for any other server.
         resolver: resolves names.
-        handshake_s: how long opening a session may take.
+        handshake_s: how long opening a session may take, unless the entry says (`start_timeout_s`).
         side_s: how long messages nobody waits for may take.
         clock: monotonic seconds, for the breaker.
     """
@@ -126,15 +126,16 @@ class SessionOpener:
 
     async def _open_transport(self, sdk: Any, protocol: str, on_end: Callable[[str], None]) -> Session:
         dependencies = self._dependencies
+        limit_s = self._server.start_timeout_s or dependencies.handshake_s
         transport = self._make_transport(sdk, protocol)
         try:
-            async with asyncio.timeout(dependencies.handshake_s):
+            async with asyncio.timeout(limit_s):
                 await transport.open()
             return await Session.open(
                 transport,
                 source=self._source,
                 root=dependencies.root,
-                timeout_s=dependencies.handshake_s,
+                timeout_s=limit_s,
                 on_change=self._on_change,
                 on_update=self._on_update,
                 on_end=on_end,
@@ -144,7 +145,7 @@ class SessionOpener:
             )
         except TimeoutError:
             await transport.close()
-            raise Unavailable(f"did not answer within {dependencies.handshake_s:g} s") from None
+            raise Unavailable(f"did not answer within {limit_s:g} s") from None
         except Unavailable as failure:
             await transport.close()
             cause = failure if isinstance(failure, HttpFailure) else failure.__cause__

@@ -8,7 +8,6 @@ statelessly, where every request carries the client's capabilities.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -52,7 +51,7 @@ async def negotiate(
     Raises:
         SessionFailed: the server refuses, supports no revision of ours, or did not answer.
     """
-    began = time.monotonic()
+    began = asyncio.get_running_loop().time()
     try:
         async with limit:
             handshake_result, is_initialized = await _negotiate(rpc, version, first)
@@ -61,7 +60,8 @@ async def negotiate(
                 await rpc.notify(names.INITIALIZED)
             return handshake_result
     except TimeoutError:
-        text = f"no answer to the handshake within {_rounded(time.monotonic() - began)} s"
+        limit_s = round((limit.when() or began) - began, 1)
+        text = f"no answer to the handshake within {limit_s:g} s"
         raise SessionFailed(text, lines=rpc.early_lines) from None
     except SessionFailed:
         raise
@@ -164,10 +164,6 @@ def _modern(result: Mapping[str, Any]) -> HandshakeResult:
         _mapping(_mapping(result.get("_meta")).get(names.META_SERVER)),
         _text(result.get("instructions")),
     )
-
-
-def _rounded(seconds: float) -> str:
-    return f"{seconds:.0f}" if seconds >= 1 else f"{seconds:.1g}"
 
 
 def _object(result: msgspec.Raw) -> Mapping[str, Any]:

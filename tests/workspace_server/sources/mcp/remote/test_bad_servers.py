@@ -362,6 +362,16 @@ async def test_a_server_that_does_not_answer_times_out(
     await reaches(source, "ready")
 
 
+async def test_the_entrys_own_limit_of_a_start_counts(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
+    fake.answers["initialize"] = [hang, fake.default]
+    source = make_source(fake.url, start_timeout_s=0.3)
+    assert await source.list_tools() == ()
+    assert "0.3 s" in (source.error or "")
+    await reaches(source, "ready")
+
+
 async def test_a_server_that_starts_later_is_found(make_source: MakeSource) -> None:
     """Its tools appear without a restart, and no empty list is reported in between."""
     async with fake_remote() as early:

@@ -21,6 +21,7 @@ from workspace_server.config.formats import restrictions
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.files.change_detection import ChangeDetector
+from workspace_server.files.check_rest import CheckRest
 from workspace_server.files.single_flight import SingleFlight
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
@@ -122,6 +123,7 @@ class ActiveSources:
         self._made: dict[str, tuple[object, Source]] = {}
         self._file_checks: list[Callable[[ChangeDetector], None]] = []
         self._change_detector = change_detector or ChangeDetector()
+        self._rest = CheckRest()
 
     async def configure(self) -> Configuration:
         """The current configuration, for a request that has just arrived. Updates the sources to match it."""
@@ -154,6 +156,12 @@ class ActiveSources:
         return self._store.verdicts(self._root, digests)
 
     def _check_files(self) -> FileState:
+        if self._rest.holds(self._store.state(self._root)) and self._state is not None:
+            return self._state
+        with self._rest.measured():
+            return self._look()
+
+    def _look(self) -> FileState:
         change_detector = self._change_detector
         if self._state is not None and change_detector.is_unchanged():
             return self._state
@@ -206,10 +214,14 @@ class ActiveSources:
         self._path = environ.get("PATH", self._path)
         self._environ.update({**environ, **self._environ, "PATH": self._path})
         self._configurations.forget()
+        self._check_anew()
+
+    def _check_anew(self) -> None:
         self._change_detector.invalidate()
+        self._rest.end()
 
     def _apply(self, state: FileState) -> None:
-        self._change_detector.invalidate()
+        self._check_anew()
         configuration, issues = state.configuration, [state.issue] if state.issue is not None else []
         verdict = state.verdicts.get(SETTINGS_KEY)
         if verdict == "trusted":

@@ -94,6 +94,10 @@ class TrustStore:
         record = () if known is None else (str(self._folder / _name(known.path)),)
         return (str(root), str(self._folder.parent), str(self._folder), *record)
 
+    def state(self, root: Path) -> tuple[int | None, ...]:
+        """Changes with every decision of the user about this workspace. Blocks."""
+        return tuple(map(_change_time, self.paths(root)[1:]))
+
     def recorded(self, root: Path) -> Mapping[str, RecordedItem]:
         """The recorded items of this path by key, to compare with; empty if there is no valid record.
 
@@ -269,6 +273,13 @@ def _identify(root: Path) -> FolderIdentity:
 
 def _name(path: str) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:32] + ".json"
+
+
+def _change_time(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ctime_ns
+    except OSError:
+        return None
 
 
 def _stamp(status: os.stat_result) -> _Stamp:

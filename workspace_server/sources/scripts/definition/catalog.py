@@ -133,11 +133,10 @@ class Catalog:
     def _record_dependencies(self, change_detector: ChangeDetector) -> None:
         _record_paths(change_detector, map(os.fspath, (*self._folders, *self._library_folders)))
         _record_paths(change_detector, self._tree.looked_at)
-        scripts = [entry.current for entry in self._entries.values()]
-        is_plain = all(isinstance(one, Script) and one.manifest.cwd is None for one in scripts)
+        is_plain = not any(map(_depends_on_more, self._entries.values()))
         is_read = all(isinstance(one.bundle, Bundle) for one in self._libraries.values())
         if not (is_plain and is_read and self._tree.has_no_links):
-            # an invalid tool is offered for a limited time, and targets of links are not recorded
+            # targets of links are not recorded
             change_detector.mark_incomplete()
 
     def confirm(self, listed: Script) -> bool:
@@ -244,6 +243,13 @@ class Catalog:
             return ["trusted"] * len(scripts)
         verdicts = self._trust({one.item.key: one.item.digest() for one in scripts})
         return [verdicts.get(one.item.key, "never") for one in scripts]
+
+
+def _depends_on_more(entry: _Entry) -> bool:
+    """Whether a tool depends on more than its files: on a working folder, or on time after it broke."""
+    if isinstance(entry.current, Script):
+        return entry.current.manifest.cwd is not None
+    return entry.last_valid is not None
 
 
 def _record_paths(change_detector: ChangeDetector, paths: Iterable[str]) -> None:

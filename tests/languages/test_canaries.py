@@ -38,6 +38,8 @@ WOULD_SING: Final = {
     "typescript-language-server": "tsserver.js",
 }
 """Servers that wait for trust, and a canary that each executes once it is trusted."""
+MAX_WAITS: Final = 4
+"""Node can take longer to start on a busy machine than a call waits: 30 s."""
 PLACE: Final = {"start": {"line": 0, "character": 0}, "end": {"line": 2, "character": 0}}
 ASKED_OF_FILES: Final[Mapping[str, Mapping[str, Any]]] = {
     "textDocument/documentSymbol": {},
@@ -117,7 +119,10 @@ async def ask_everything(server: RunningServer, files: Sequence[Path]) -> None:
 async def sang(project: CanaryProject, env: Mapping[str, str], trusts: Trusts, name: str) -> list[str]:
     """The canaries that a server executed, which ran and answered."""
     async with pooled(project, env, trusts) as pool:
-        server = await pool.named(name)
+        for _ in range(MAX_WAITS):
+            server = await pool.named(name)
+            if isinstance(server, RunningServer):
+                break
         assert isinstance(server, RunningServer), server
         suffixes = server.specification.languages
         files = [

@@ -163,8 +163,11 @@ class Registry:
         return bool(chosen)
 
     async def restart(self, identity: str | None = None) -> Mapping[str, str]:
-        """Restart one source, or all of them; returns what was done to each, by id."""
-        chosen = [one.source for one in self._listings if identity in (None, one.source.id)]
+        """Restart one source, or all that are shown; returns what was done to each, by id."""
+        sources = [listing.source for listing in self._listings]
+        chosen = [
+            source for source in sources if identity == source.id or (identity is None and source.is_shown)
+        ]
         done = await asyncio.gather(*(source.restart() for source in chosen))
         return dict(zip((source.id for source in chosen), done, strict=True))
 

@@ -100,6 +100,21 @@ async def test_a_restart_says_what_was_done_to_each_source() -> None:
         assert source.refreshed == 2
 
 
+class HiddenSource(ScriptedSource):
+    """A source that is there in case of need."""
+
+    is_shown = False
+
+
+async def test_a_restart_of_all_leaves_out_what_no_list_shows() -> None:
+    source = HiddenSource([tool("a")])
+    async with serving([source]) as served:
+        sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
+        async with served.session.post(f"{served.base}/mcp/restart", headers=sent) as response:
+            assert (await response.json())["restarted"] == {}
+    assert source.refreshed == 0
+
+
 async def refresh(session: ClientSession, base: str, source: str) -> bool:
     sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
     async with session.post(f"{base}/mcp/refresh?source={source}", headers=sent) as response:

@@ -109,6 +109,11 @@ def prefix_of(source: Source) -> str:
     return namespace + source.separator
 
 
+def usual_name(source: Source, name: str) -> str:
+    """The name of a source's tool if nothing else has it, also of one that is left out."""
+    return _fit(prefix_of(source) + name)
+
+
 def is_bare(source: Source) -> bool:
     """Whether the source is an MCP server whose tools have no namespace."""
     return source.namespace is None and source.kind in ("stdio", "remote")

@@ -73,7 +73,7 @@ _MEANT: Final = {
     **dict.fromkeys(("ps", "monitor", "watch"), "top"),
     **dict.fromkeys(("import", "migrate", "move"), "adopt"),
     **dict.fromkeys(("login", "auth"), "servers login"),
-    **dict.fromkeys(("enable", "disable", "allow", "deny"), "a verb of tools: lmtb tools --help"),
+    **dict.fromkeys(("enable", "disable", "expose", "allow", "deny"), "a verb of tools: lmtb tools --help"),
     "version": "--version",
 }
 """Words of other programs for what a verb of ours does, where the spelling is not near."""

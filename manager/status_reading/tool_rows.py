@@ -18,6 +18,8 @@ VISIBILITIES: Final = ("native", "ondemand", "always", "default")
 EFFECTS: Final[Mapping[str, str]] = {
     "enable": "is enabled",
     "disable": "is disabled: clients can no longer see, find or call it",
+    "expose": "is exposed: it can be enabled",
+    "unexpose": "is no longer exposed: clients cannot see, find or call it, and nobody can enable it",
     "allow": "runs without asking",
     "ask": "asks a person before every call",
     "deny": "never runs",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -259,8 +259,11 @@ class Registry:
         tools = tuple(_offer(entry) for entry in named)
         filtered: dict[str, Source] = {}
         withheld: dict[str, str] = {}
+        offered_names = {(entry.source.id, entry.item.name): entry.name for entry in named}
         for listing in self._listings:
-            issues += listing.issues()
+            issues += (
+                _under_offered_name(issue, listing.source, offered_names) for issue in listing.issues()
+            )
             prefix = naming.prefix_of(listing.source)
             filtered |= {prefix + name: listing.source for name in listing.filtered}
             withheld |= listing.source.withheld()
@@ -278,6 +281,14 @@ class Registry:
 
 def _closing_name(source: Source) -> str:
     return f"close-{source.id}"
+
+
+def _under_offered_name(issue: Issue, source: Source, names: Mapping[tuple[str, str], str]) -> Issue:
+    """The issue of a source about a tool, under the name by which people know the tool."""
+    if issue.tool_name is None:
+        return issue
+    name = names.get((source.id, issue.tool_name)) or naming.usual_name(source, issue.tool_name)
+    return issue if name == issue.tool_name else replace(issue, tool_name=name)
 
 
 async def _close(listing: Listing) -> None:

@@ -15,7 +15,7 @@ from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, WORKSPACE_FILE, ConfigurationLoader
 from workspace_server.config.model import Approval
-from workspace_server.config.policy import BUILT_IN_DISABLED
+from workspace_server.config.policy import BUILT_IN_DISABLED, REQUIRED, Switch
 from workspace_server.tool import Visibility
 from workspace_server.trust.item import trust_command
 
@@ -27,6 +27,12 @@ _EFFECTS = {
     "ondemand": "not listed, but found with tool_search",
     "always": "always listed, also in discovery mode",
 }
+_SWITCHES: dict[Switch, tuple[str, str, bool]] = {
+    "enable": ("switched on", "enabled", True),
+    "disable": ("switched off", "enabled", False),
+    "expose": ("exposed: it can be enabled", "exposed", True),
+    "unexpose": ("no longer exposed: it cannot be enabled", "exposed", False),
+}
 
 
 @click.group()
@@ -34,24 +40,22 @@ def tools() -> None:
     """Which tools a workspace offers, and which of them are listed and ask before they run."""
 
 
-@tools.command()
-@click.argument("name")
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
-@json_option
-@click.pass_obj
-def enable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
-    """Offer the tool NAME."""
-    _switch(name, root, folders, enabled=True)
+def _switching_verb(switch: Switch, about: str) -> None:
+    """Add a verb that switches a tool of a workspace."""
+
+    @tools.command(switch, help=about)
+    @click.argument("name")
+    @click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
+    @json_option
+    @click.pass_obj
+    def change(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
+        _switch(name, root, folders, switch)
 
 
-@tools.command()
-@click.argument("name")
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
-@json_option
-@click.pass_obj
-def disable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
-    """No longer offer the tool NAME."""
-    _switch(name, root, folders, enabled=False)
+_switching_verb("enable", "Offer the tool NAME.")
+_switching_verb("disable", "No longer offer the tool NAME.")
+_switching_verb("expose", "Let the tool NAME be enabled.")
+_switching_verb("unexpose", "Hide the tool NAME even from the choice of tools.")
 
 
 @tools.command()
@@ -106,23 +110,27 @@ def visibility(folders: UserFolders, /, name: str, word: str, root: Path, of_sou
     say(f"{who} {effect}, for you in {folder}. Written to {file}.")
 
 
-def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> None:
+def _switch(name: str, root: Path, folders: UserFolders, switch: Switch) -> None:
     folder = real_folder(root)
     if name in BUILT_IN_DISABLED:
         text = f"{name} is a tool of an editor's own agent and is never offered"
         raise Failure(text, "use another tool", reason="never_offered")
+    if switch == "unexpose" and name in REQUIRED:
+        instead = f"disable it instead: lmtb tools disable {name}"
+        raise Failure(f"{name} is always exposed", instead, reason="always_exposed")
     configurations = ConfigurationLoader(folder, folders.config_dir, os.environ)
     file = configurations.current().policy_file
     of_project = file == folder / WORKSPACE_FILE
     with _explained(file):
         # only a running server knows which tools exist; it removes entries that are not needed
-        edit.set_tool_enabled(file, name, enabled, defaults={}, of_project=of_project)
-    needs_trust = enabled and of_project
+        edit.switch_tool(file, name, switch, defaults={}, of_project=of_project)
+    needs_trust = switch in {"enable", "expose"} and of_project
+    effect, member, value = _SWITCHES[switch]
     if is_json():
         step = trust_command(folder) if needs_trust else None
-        print_json({"tool": name, "enabled": enabled, "file": str(file), "waitsFor": step})
+        print_json({"tool": name, member: value, "file": str(file), "waitsFor": step})
         return
-    say(f"{name} is switched {'on' if enabled else 'off'} in {file}.")
+    say(f"{name} is {effect} in {file}.")
     if needs_trust:
         say(f"That file comes with the workspace, so it waits for: {trust_command(folder)}")
 

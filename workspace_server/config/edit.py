@@ -34,15 +34,15 @@ class ConfigEditError(Exception):
     """A file cannot be changed; the message says why."""
 
 
-def set_tool_enabled(
-    file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default], of_project: bool = False
+def switch_tool(
+    file: Path, name: str, switch: policy.Switch, *, defaults: Mapping[str, Default], of_project: bool = False
 ) -> PolicyDeltas:
-    """Switch one tool on or off in the delta lists of a file, and prune them; returns the saved lists.
+    """Switch one tool in the delta lists of a file, and prune them; returns the saved lists.
 
     Args:
         file: `Configuration.policy_file`.
         name: the tool's offered name; it need not exist.
-        enabled: whether the tool shall be on.
+        switch: what to do.
         defaults: every existing tool name, with the default of its source.
         of_project: whether it is the project's file: a link on the way to it could lead to the user's own.
 
@@ -54,7 +54,7 @@ def set_tool_enabled(
 
     def change(document: MutableMapping[str, Any]) -> None:
         nonlocal saved
-        saved = policy.with_tool(defaults, _deltas(document), name, enabled)
+        saved = policy.with_tool(defaults, _deltas(document), name, switch)
         _put_deltas(document, saved)
 
     _edit(file, change, of_project=of_project)
@@ -64,7 +64,7 @@ def set_tool_enabled(
 def prune(file: Path, *, defaults: Mapping[str, Default]) -> PolicyDeltas:
     """Remove entries without effect from a file's delta lists; returns the saved lists.
 
-    Raises like `set_tool_enabled`.
+    Raises like `switch_tool`.
     """
     saved = PolicyDeltas()
 
@@ -79,7 +79,7 @@ def prune(file: Path, *, defaults: Mapping[str, Default]) -> PolicyDeltas:
 
 
 def set_approval(file: Path, name: str, value: Approval | None) -> None:
-    """Set the approval of one tool in the user's file; None removes it. Raises like `set_tool_enabled`."""
+    """Set the approval of one tool in the user's file; None removes it. Raises like `switch_tool`."""
     if value is None:
         unset(file, ["approvals", name])
     else:
@@ -98,7 +98,7 @@ def set_visibility(file: Path, root: Path, name: str, value: Visibility | None, 
         value: None removes the setting.
         of_source: whether `name` is a source's id.
 
-    Raises like `set_tool_enabled`.
+    Raises like `switch_tool`.
     """
     keys = ["visibility", str(root), "sources" if of_source else "tools", name]
     return unset(file, keys) if value is None else put(file, keys, value)
@@ -107,7 +107,7 @@ def set_visibility(file: Path, root: Path, name: str, value: Visibility | None, 
 def put(file: Path, keys: Sequence[str], value: Any) -> bool:
     """Set the value at a path of keys and create missing tables; whether the file was changed.
 
-    Raises like `set_tool_enabled`.
+    Raises like `switch_tool`.
     """
     return _edit(file, lambda document: _put(document, keys, value))
 
@@ -115,7 +115,7 @@ def put(file: Path, keys: Sequence[str], value: Any) -> bool:
 def unset(file: Path, *paths: Sequence[str]) -> bool:
     """Remove the values at these paths, and tables that become empty; whether the file was changed.
 
-    Raises like `set_tool_enabled`.
+    Raises like `switch_tool`.
     """
 
     def change(document: MutableMapping[str, Any]) -> None:

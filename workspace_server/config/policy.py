@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from workspace_server.config.model import PolicyDeltas
 from workspace_server.source import Default
@@ -36,6 +36,15 @@ REQUIRED: Final[frozenset[str]] = frozenset({
 DEFAULT: Final[frozenset[str]] = REQUIRED | {"lm_readFile", "lm_listDirectory", "calculator", "datetime"}
 """Tools that are enabled by default, whatever their source."""
 
+Switch = Literal["enable", "disable", "expose", "unexpose"]
+"""What can be done to a tool: to use it or not, and to let it be chosen for use or not."""
+_MOVES: Final[Mapping[Switch, tuple[tuple[str, str], ...]]] = {
+    "enable": (("exposed", "unexposed"), ("enabled", "disabled")),
+    "disable": (("disabled", "enabled"),),
+    "expose": (("exposed", "unexposed"),),
+    "unexpose": (("unexposed", "exposed"),),
+}
+"""Of each switch: the lists that get the tool, and those that lose it."""
 _BUILT_IN_DISABLED: Final = "built-in disabled: it is never offered"
 
 
@@ -128,22 +137,17 @@ def prune(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> PolicyDeltas
 
 
 def with_tool(
-    defaults: Mapping[str, Default], deltas: PolicyDeltas, name: str, enabled: bool
+    defaults: Mapping[str, Default], deltas: PolicyDeltas, name: str, switch: Switch
 ) -> PolicyDeltas:
-    """The pruned lists after switching one tool on or off.
+    """The pruned lists after switching one tool.
 
-    Switching a tool on also exposes it, because it would stay hidden otherwise. Built-in disabled names are
-    ignored.
+    Enabling a tool also exposes it, because it would stay hidden otherwise. Built-in disabled names are
+    ignored, and so is hiding a required name from the selection.
     """
     lists = {layer: set(getattr(deltas, layer)) for layer in ("exposed", "unexposed", "enabled", "disabled")}
-    if enabled:
-        lists["unexposed"].discard(name)
-        lists["disabled"].discard(name)
-        lists["exposed"].add(name)
-        lists["enabled"].add(name)
-    else:
-        lists["enabled"].discard(name)
-        lists["disabled"].add(name)
+    for into, out_of in _MOVES[switch]:
+        lists[out_of].discard(name)
+        lists[into].add(name)
     return prune(
         defaults,
         PolicyDeltas(**{layer: tuple(sorted(names)) for layer, names in lists.items()}, closed=False),

@@ -45,6 +45,12 @@ _SKILL_COLUMNS: Final = (
     Column("FILES", Kind.NUMBER, rank=1),
     Column("DESCRIPTION", rank=2),
 )
+_HELPFUL: Final = {
+    "disabled: ": "; enable it with: lmtb tools enable ",
+    "not exposed: ": "; expose it with: lmtb tools expose ",
+}
+"""The beginning of a reason why a tool cannot be called -> the command that changes it."""
+_TRUNCATED: Final = "_LIST_TRUNCATED"
 _HIDDEN_COLUMNS: Final = (
     Column("CANNOT BE CALLED", Kind.NAME),
     Column("SOURCE", Kind.NAME, rank=1),
@@ -128,6 +134,12 @@ def _changing_verb(verb: str, about: str, *, of_workspace: bool) -> None:
 
 _changing_verb("enable", "Enable a tool.", of_workspace=True)
 _changing_verb("disable", "Disable a tool: clients can no longer see, find or call it.", of_workspace=True)
+_changing_verb(
+    "expose", "Let a tool be enabled, such as one of a source that is off by default.", of_workspace=True
+)
+_changing_verb(
+    "unexpose", "Hide a tool from clients, and from the choice of tools as well.", of_workspace=True
+)
 _changing_verb("allow", "Allow a tool to run without asking, in every workspace.", of_workspace=False)
 _changing_verb("ask", "Ask a person before every call of a tool, in every workspace.", of_workspace=False)
 _changing_verb("deny", "Forbid a tool in every workspace.", of_workspace=False)
@@ -243,8 +255,11 @@ def _explained(row: Mapping[str, Any]) -> str:
     name, source = str(row.get("name")), row.get("source")
     if row.get("state") != "callable":
         reason = str(row.get("reason"))
-        step = f"; enable it with: lmtb tools enable {operand(name)}"
-        return f"{name} cannot be called: {reason}{step if reason.startswith('disabled: ') else ''}"
+        step = next((step for start, step in _HELPFUL.items() if reason.startswith(start)), "")
+        return f"{name} cannot be called: {reason}{step and step + operand(name)}"
+    if row.get("approval") == "deny":
+        step = f"allow it with: lmtb tools allow {operand(name)}"
+        return f"{name} of {source} is denied, so that every call is refused; {step}"
     if row.get("listed"):
         return f"{name} is listed and can be called; it comes from {source} ({origin(row)})"
     if row.get("unlisted"):
@@ -272,17 +287,37 @@ def _elsewhere(row: Mapping[str, Any], answer: Mapping[str, Any], cwd: Path | No
 
 
 def _unknown(name: str, answer: Mapping[str, Any]) -> Failure:
-    namespace, _, local = name.partition("__")
-    for source in objects(answer, "sources") if local else ():
-        if source.get("namespace") == namespace and source.get("error"):
-            text = (
-                f"{name} is not known, because {source.get('id')} is {source.get('state')}: {source['error']}"
-            )
-            return Failure(text, "look closer with: lmtb servers.", reason="tool_not_found")
+    sources = (
+        source
+        for source in objects(answer, "sources")
+        if source.get("namespace") and name.startswith(str(source["namespace"]))
+    )
+    failures = (_unknown_of(name, source, answer) for source in sources)
+    if (failure := next(filter(None, failures), None)) is not None:
+        return failure
     found = near(name, (str(row.get("name")) for row in objects(answer, "tools")), count=3)
     step = "list the tools with: lmtb tools --all; the sources with: lmtb servers."
     text = f"no source of this workspace offers a tool named {name}"
     return Failure(text, f"did you mean {', '.join(found)}?" if found else step, reason="tool_not_found")
+
+
+def _unknown_of(name: str, source: Mapping[str, Any], answer: Mapping[str, Any]) -> Failure | None:
+    """Why a source that could have a tool does not offer it; None if it explains nothing."""
+    identity, state = source.get("id"), str(source.get("state"))
+    cut = (
+        issue
+        for issue in objects(answer, "issues")
+        if str(issue.get("code")).endswith(_TRUNCATED) and f"source {identity}" in str(issue.get("details"))
+    )
+    if (issue := next(cut, None)) is not None:
+        text = f"{name} is not known, because the list of {identity} was cut: {issue.get('message')}"
+        return Failure(text, "offer fewer tools from that server.", reason="tool_not_found")
+    if state == "ready" and not source.get("error"):
+        return None
+    text = f"{name} is not known, because {identity} is {state}"
+    text += f": {source['error']}" if source.get("error") else ""
+    step = {"pending_trust": "review it, then: lmtb trust.", "disabled": "set enabled = true in its entry."}
+    return Failure(text, step.get(state, "look closer with: lmtb servers."), reason="tool_not_found")
 
 
 def _refuse_unknown(name: str, cwd: Path | None, *, force: bool) -> None:

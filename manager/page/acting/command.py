@@ -17,8 +17,8 @@ from manager.server_command import server_command
 LIMIT_S: Final = 20.0
 """Longest time of one command, including its wait for the one before it."""
 MAX_OUTPUT: Final = 4 * 1024 * 1024
-CHANGES: Final = frozenset({"enable", "disable", "allow", "ask", "deny"})
-_OF_PROJECT: Final = frozenset({"enable", "disable"})
+_OF_PROJECT: Final = frozenset({"enable", "disable", "expose", "unexpose"})
+CHANGES: Final = _OF_PROJECT | {"allow", "ask", "deny"}
 
 
 class ServerCommand:
@@ -39,7 +39,7 @@ class ServerCommand:
         return await self._answer("trust", "--diff", "--json", "--", root)
 
     async def change_tool(self, root: str, tool: str, change: str) -> Mapping[str, Any] | str:
-        """Enable or disable a tool in a project, or allow, ask or deny it in all: one of `CHANGES`."""
+        """Switch a tool in a project, or allow, ask or deny it in all: one of `CHANGES`."""
         place = ("--root", root) if change in _OF_PROJECT else ()
         return await self._answer("tools", change, *place, "--json", "--", tool)
 

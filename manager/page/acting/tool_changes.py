@@ -49,7 +49,7 @@ class ToolChanges:
         self._command = command
 
     async def change_tool(self, root: str, tool: str, change: str) -> Changed:
-        """Enable or disable a tool in a project, or allow, ask or deny it in all: one of `CHANGES`."""
+        """Switch a tool in a project, or allow, ask or deny it in all: one of `CHANGES`."""
         there = await self._services.ask_host(root, TARGET, {"tool": tool, "change": change})
         if there is None:
             return _here(await self._command.change_tool(root, tool, change))

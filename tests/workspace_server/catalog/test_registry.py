@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
+from workspace_server import naming
 from workspace_server.catalog import listing
 from workspace_server.catalog.registry import Registry, Snapshot
 from workspace_server.tool import Tool
@@ -155,12 +156,25 @@ async def test_an_output_schema_that_clients_cannot_compile_is_left_out() -> Non
     assert len(offered.arguments.check({})) == 1, "arguments are checked as ever"
 
 
+HEADED = {"type": "object", "properties": {"a": {"type": "array", "x-mcp-header": "A"}}}
+
+
 async def test_a_tool_that_mcp_lets_no_client_see_is_dropped_alone() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "array", "x-mcp-header": "A"}}}
-    snapshot = await Registry([ScriptedSource([tool("bad", schema), tool("good")])]).snapshot()
+    snapshot = await Registry([ScriptedSource([tool("bad", HEADED), tool("good")])]).snapshot()
     assert names_of(snapshot) == ["good"]
     (issue,) = snapshot.issues
     assert (issue.level, issue.code, issue.tool_name) == ("error", "TOOL_SCHEMA_INVALID", "bad")
+
+
+async def test_issues_name_tools_as_clients_would_see_them() -> None:
+    """People ask for them by that name, also for those that are left out."""
+    source = ScriptedSource([tool("a.b", HEADED), tool("c", {}), tool("c", {})], namespace="gh")
+    snapshot = await Registry([source]).snapshot()
+    assert {(issue.code, issue.tool_name) for issue in snapshot.issues} == {
+        ("TOOL_SCHEMA_INVALID", naming.usual_name(source, "a.b")),
+        ("TOOL_NAME_DUPLICATE", "gh__c"),
+        ("TOOL_MEMBERS_REMOVED", "gh__c"),
+    }
 
 
 async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:

@@ -35,9 +35,25 @@ def test_a_tool_is_switched_off_and_on_in_the_users_file(home: Home) -> None:
     assert "gh__list" in user_file(home)["tools"]["enabledDelta"]
 
 
-def test_where_the_workspace_decides_switching_on_waits_for_trust(home: Home) -> None:
+def test_a_tool_is_taken_from_the_choice_of_tools_and_put_back(home: Home) -> None:
+    done = home.run("tools", "unexpose", "gh__list", "--root", home.root, "--json")
+    assert json.loads(done.stdout)["exposed"] is False
+    assert user_file(home)["tools"] == {"unexposedDelta": ["gh__list"]}
+    done = home.run("tools", "expose", "gh__list", "--root", home.root)
+    assert "gh__list is exposed: it can be enabled" in done.output
+    assert user_file(home)["tools"] == {"exposedDelta": ["gh__list"]}
+
+
+def test_a_tool_that_every_project_exposes_is_not_taken_from_the_choice(home: Home) -> None:
+    done = home.run("tools", "unexpose", "lm_findFiles", "--root", home.root)
+    assert done.exit_code == 1 and "lmtb tools disable lm_findFiles" in done.output
+    assert not home.config_dir.exists()
+
+
+@pytest.mark.parametrize("verb", ["enable", "expose"])
+def test_where_the_workspace_decides_switching_on_waits_for_trust(home: Home, verb: str) -> None:
     home.write(".lm-tools-bridge/workspace.toml", "useWorkspaceSettings = true\n")
-    result = home.run("tools", "enable", "gh__list", "--root", home.root)
+    result = home.run("tools", verb, "gh__list", "--root", home.root)
     assert f"lmtb trust {home.root}" in result.output
     assert not home.config_dir.exists()
     assert home.states() == {"settings": "new"}
@@ -108,13 +124,15 @@ def test_a_folder_whose_name_is_not_unicode_is_refused(home: Home, tmp_path: Pat
     assert "cannot be changed" in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["allow", "ask", "enable", "deny", "disable", "visibility"])
+@pytest.mark.parametrize(
+    "verb", ["allow", "ask", "enable", "expose", "unexpose", "deny", "disable", "visibility"]
+)
 def test_a_program_that_a_server_started_changes_nothing(
     home: Home, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as marked:
         marked.setattr("host.peers.own_children.is_own_child", lambda pid: pid == os.getpid())
-        root = ["--root", home.root] if verb in {"enable", "disable", "visibility"} else []
+        root = ["--root", home.root] if verb not in {"allow", "ask", "deny"} else []
         word = ["ondemand"] if verb == "visibility" else []
         done = home.run("tools", verb, "x", *word, *root)
     assert done.exit_code == 1

@@ -37,7 +37,7 @@ command = [ "x" ]
 
 def test_disabling_a_tool_keeps_the_rest_of_the_file(home: ConfigHome) -> None:
     file = home.user(WRITTEN)
-    saved = edit.set_tool_enabled(file, "gh__b", False, defaults=DEFAULTS)
+    saved = edit.switch_tool(file, "gh__b", "disable", defaults=DEFAULTS)
     assert saved == PolicyDeltas(disabled=("gh__a", "gh__b", "zz__gone"))
     text = file.read_text()
     assert [line for line in text.splitlines() if '"gh__b"' not in line] == WRITTEN.splitlines()
@@ -55,21 +55,21 @@ def test_the_file_of_a_project_is_not_written_behind_a_link(tmp_path: Path, link
     place.symlink_to(own / "workspace.toml" if linked.endswith(".toml") else own)
     file = tmp_path / "project/.lm-tools-bridge/workspace.toml"
     with pytest.raises(edit.ConfigEditError, match="symbolic link"):
-        edit.set_tool_enabled(file, "new", True, defaults={}, of_project=True)
+        edit.switch_tool(file, "new", "enable", defaults={}, of_project=True)
     assert (own / "workspace.toml").read_text() == WRITTEN
 
 
 def test_a_tool_is_enabled_again(home: ConfigHome) -> None:
     """A save holds only what differs from the defaults."""
     file = home.user(WRITTEN)
-    edit.set_tool_enabled(file, "gh__a", True, defaults=DEFAULTS)
-    edit.set_tool_enabled(file, "foo", True, defaults=DEFAULTS)
+    edit.switch_tool(file, "gh__a", "enable", defaults=DEFAULTS)
+    edit.switch_tool(file, "foo", "enable", defaults=DEFAULTS)
     expected = PolicyDeltas(exposed=("foo",), enabled=("foo",), disabled=("zz__gone",))
     assert home.current().deltas == expected
     assert "# too slow" in file.read_text()
     assert "namespace = 'x' # single quotes" in file.read_text()
-    edit.set_tool_enabled(file, "foo", False, defaults=DEFAULTS)
-    edit.set_tool_enabled(file, "zz__gone", True, defaults=DEFAULTS)
+    edit.switch_tool(file, "foo", "disable", defaults=DEFAULTS)
+    edit.switch_tool(file, "zz__gone", "enable", defaults=DEFAULTS)
     document = tomllib.loads(file.read_text())
     assert document["tools"] == {"exposedDelta": ["foo", "zz__gone"], "enabledDelta": ["zz__gone"]}
 
@@ -117,7 +117,7 @@ def test_a_linked_file_stays_a_link(home: ConfigHome, tmp_path: Path) -> None:
 def test_an_invalid_file_is_not_changed(home: ConfigHome, text: str) -> None:
     file = home.user(text)
     with pytest.raises(edit.ConfigEditError):
-        edit.set_tool_enabled(file, "gh__a", False, defaults=DEFAULTS)
+        edit.switch_tool(file, "gh__a", "disable", defaults=DEFAULTS)
     assert file.read_text() == text
 
 

@@ -85,11 +85,23 @@ def test_pruning_keeps_visible_tools_and_is_idempotent(
 def test_switching_one_tool_changes_no_other(
     defaults: dict[str, Default], lists: PolicyDeltas, name: str, enabled: bool
 ) -> None:
-    after = policy.with_tool(defaults, lists, name, enabled)
+    after = policy.with_tool(defaults, lists, name, "enable" if enabled else "disable")
     now, before = visible(defaults, after), visible(defaults, lists)
     assert now - {name} == before - {name}
     if name in defaults:
         assert (name in now) == (enabled and name not in policy.BUILT_IN_DISABLED)
+
+
+@given(worlds, deltas, st.sampled_from([*WORLD]), st.booleans())
+def test_exposing_one_tool_changes_no_other(
+    defaults: dict[str, Default], lists: PolicyDeltas, name: str, exposed: bool
+) -> None:
+    after = policy.with_tool(defaults, lists, name, "expose" if exposed else "unexpose")
+    now, before = visible(defaults, after), visible(defaults, lists)
+    assert now - {name} == before - {name}
+    if name in defaults and name not in policy.REQUIRED:
+        is_exposed = name in policy.decide(defaults, after).exposed
+        assert is_exposed == (exposed and name not in policy.BUILT_IN_DISABLED)
 
 
 @pytest.mark.parametrize(

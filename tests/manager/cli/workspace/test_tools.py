@@ -211,6 +211,43 @@ def test_why_names_the_reason_once(run: Any, name: str, said: str) -> None:
     assert run("tools", "why", name).stdout == f"{said}\n"
 
 
+def test_why_names_the_decision_that_keeps_a_tool_from_running(run: Any, control: Any) -> None:
+    reason = "not exposed: its source is off by default"
+    rows = [
+        tool("denied", approval="deny"),
+        {"name": "off", "listed": False, "state": "hidden", "reason": reason},
+    ]
+    control.say("POST /inspect", {"ok": True, "tools": rows})
+    assert run("tools", "why", "denied").stdout == (
+        "denied of builtin is denied, so that every call is refused; allow it with: lmtb tools allow denied\n"
+    )
+    said = f"off cannot be called: {reason}; expose it with: lmtb tools expose off\n"
+    assert run("tools", "why", "off").stdout == said
+
+
+@pytest.mark.parametrize(
+    ("source", "issues", "said"),
+    [
+        ({"state": "ready"}, [issue("error", "bad schema", toolName="gh__x")], "bad schema"),
+        ({"state": "pending_trust"}, [], "gh__x is not known, because stdio:gh is pending_trust"),
+        ({"state": "disabled"}, [], "set enabled = true in its entry"),
+        ({"state": "failed", "error": "no such file"}, [], "stdio:gh is failed: no such file"),
+        (
+            {"state": "ready"},
+            [{**issue("warning", "more than 2,000 tools", details="source stdio:gh"), "code": "TOOL_LIST_TRUNCATED"}],
+            "the list of stdio:gh was cut: more than 2,000 tools",
+        ),
+        ({"state": "ready"}, [], "no source of this workspace offers a tool named gh__x"),
+    ],
+)  # fmt: skip
+def test_why_tells_of_a_tool_that_is_not_there_what_its_source_says(
+    run: Any, control: Any, source: dict[str, Any], issues: list[Any], said: str
+) -> None:
+    sources = [{"id": "stdio:gh", "namespace": "gh", "error": None, **source}]
+    control.say("POST /inspect", {"ok": True, "tools": [], "sources": sources, "issues": issues})
+    assert said in run("tools", "why", "gh__x").output
+
+
 @pytest.mark.usefixtures("inspected")
 def test_why_speaks_to_programs(run: Any) -> None:
     found = json.loads(run("tools", "why", "wait", "--json").stdout)
@@ -312,7 +349,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("word", ["enable", "disable"])
+@pytest.mark.parametrize("word", ["enable", "disable", "expose", "unexpose"])
 def test_switching_is_done_for_the_root_of_the_workspace(
     run: Any, executed: list[list[str]], project: Path, word: str
 ) -> None:
@@ -370,7 +407,9 @@ def test_a_visibility_is_chosen_for_a_tool_or_a_source_that_there_is(
 
 
 @pytest.mark.usefixtures("resolved")
-@pytest.mark.parametrize("verb", ["enable", "disable", "allow", "ask", "deny", "visibility"])
+@pytest.mark.parametrize(
+    "verb", ["enable", "disable", "expose", "unexpose", "allow", "ask", "deny", "visibility"]
+)
 def test_a_name_may_look_like_an_option(run: Any, executed: list[list[str]], verb: str) -> None:
     rest = ["always"] if verb == "visibility" else []
     run("tools", verb, "--force", "--json", "--", "--root", *rest)
@@ -435,6 +474,7 @@ FAR = "build:/srv/app"
     [
         (("deny", "greet"), {"tool": "greet", "change": "deny"}, "greet never runs"),
         (("enable", "greet"), {"tool": "greet", "change": "enable"}, "greet is enabled"),
+        (("expose", "greet"), {"tool": "greet", "change": "expose"}, "greet is exposed: it can be enabled"),
         (
             ("visibility", "greet", "ondemand"),
             {"name": "greet", "visibility": "ondemand", "ofSource": False},

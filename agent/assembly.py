@@ -97,7 +97,9 @@ class Agent:
         warn = partial(screen.notice, tone=Tone.WARNING)
         self._audit = Audit(folders.state_dir / "logs" / AUDIT_FILE, failed=warn)
         mode = None if allowed is None else Mode.ONE_SHOT
-        self.guard = AskingGuard(screen, settings, self._audit, mode=mode, allowed=allowed or ())
+        self.guard = AskingGuard(
+            screen, settings, self._audit, mode=mode, allowed=allowed or (), project=workspace
+        )
         self.toolbox = Toolbox(self._sources(settings))
         self.saved = SavedSessions(
             folders.state_dir / SESSIONS_FOLDER, workspace, clock=time.time, chance=_chance, problem=warn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 from agent.approval import DENIED, Decision, Verdict
@@ -51,6 +52,7 @@ class AskingGuard:
         audit: where decisions are recorded; None for nowhere.
         mode: the mode, where the settings do not choose it.
         allowed: names of tools that may run in one-shot mode.
+        project: the folder in which commands run.
 
     Attributes:
         hints: whether the person is yet to be told what else can be typed.
@@ -64,12 +66,14 @@ class AskingGuard:
         *,
         mode: Mode | None = None,
         allowed: Collection[str] = (),
+        project: Path | None = None,
     ) -> None:
         self.mode = mode or (Mode.ASK if settings.human_in_loop else Mode.OFF)
         self._interaction = interaction
         self._audit = audit
         self._allowed = frozenset(allowed)
         self._allowances = Allowances()
+        self._project = "" if project is None else str(project)
         self._approved: tuple[str, Mapping[str, Any]] | None = None
         self.hints = True
 
@@ -114,7 +118,7 @@ class AskingGuard:
 
     def _by_rule(self, tool: Tool, arguments: Mapping[str, Any]) -> Decision | None:
         """The decision where nobody has to be asked."""
-        risk = risk_of(tool, arguments)
+        risk = risk_of(tool, arguments, self._project)
         is_shell = tool.name == SHELL_TOOL
         if self.mode is Mode.MANUAL or tool.name in self._allowed:
             return Decision(Verdict.ALLOWED, arguments)
@@ -132,7 +136,7 @@ class AskingGuard:
     async def _asked(self, tool: Tool, arguments: Mapping[str, Any]) -> Decision:
         """The person's decision; asked again after each edit."""
         while True:
-            risk = risk_of(tool, arguments)
+            risk = risk_of(tool, arguments, self._project)
             reason = risk.reason or (_CUT if is_cut(arguments) else "")
             self._interaction.box(Box.GUARD, call_lines(tool.name, arguments, reason))
             self._hint(tool, risk)

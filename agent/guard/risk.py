@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.guard.everyday import objection
 from agent.messages import Tool
 from agent.shell.programs import FIND_DELETE, programs_in
 
@@ -39,12 +40,16 @@ class Risk:
     reason: str = ""
 
 
-def risk_of(tool: Tool, arguments: Mapping[str, Any]) -> Risk:
-    """The risk of one call, by its commands and MCP's annotations; `destructiveHint` counts if said."""
+def risk_of(tool: Tool, arguments: Mapping[str, Any], project: str = "") -> Risk:
+    """The risk of one call, by its commands and MCP's annotations; `destructiveHint` counts if said.
+
+    Args:
+        project: the absolute folder in which commands run, if it is known.
+    """
     commands = list(_commands(tool, arguments))
     reason = "the tool says that it destroys" if tool.annotations.get("destructiveHint") is True else ""
     for command in commands:
-        reason = reason or _reason(command)
+        reason = reason or _reason(command) or objection(command, project)
     says_so = tool.annotations.get("readOnlyHint") is True
     return Risk(says_so and not reason and not commands, bool(commands), reason)
 

@@ -1,7 +1,7 @@
 """Hands a password to sudo once: over a private socket, to an askpass program of ours.
 
-The folder has mode 0700, the socket 0600. Only a process of the same user in the session of the command gets
-the password, and only the first one. It is in no argument, variable or file, nor in a core file of ours.
+The folder has mode 0700, the socket 0600. Only our program gets the password, in the session of the command
+and started by the real sudo, and only once. It is in no argument, variable or file, nor in a core file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from agent.local_tools.sudo_peer import asks_for_sudo
 from host.files.private_folder import PrivateFolder, temporary_folder
 from host.files.private_socket import listening_socket
 from host.peers.peer_uid import unix_peer_pid, unix_peer_uid
@@ -51,16 +52,9 @@ class AskpassChannel:
 
     @property
     def variables(self) -> dict[str, str]:
-        """`SUDO_ASKPASS`, and a PATH on which `sudo` means `sudo -A`.
-
-        A sudo that is called by its path asks the program, too, if `DISPLAY` is set; an empty one will do.
-        """
+        """A PATH on which `sudo` means `sudo -A` with our program, which nothing else is told."""
         path = os.environ.get("PATH", os.defpath)
-        return {
-            "SUDO_ASKPASS": str(self._folder / _PROGRAM),
-            "PATH": f"{self._folder}{os.pathsep}{path}",
-            "DISPLAY": os.environ.get("DISPLAY", ""),
-        }
+        return {"PATH": f"{self._folder}{os.pathsep}{path}"}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
@@ -90,13 +84,15 @@ class AskpassChannel:
             return False
         pid = unix_peer_pid(peer)
         if pid is None:
-            return True  # the folder alone protects it, where the system does not name the process
+            return False
         async with asyncio.timeout(_ANSWER_S):
             session = await asyncio.shield(self.session)
         try:
-            return os.getsid(pid) == session
+            if os.getsid(pid) != session:
+                return False
         except OSError:
             return False
+        return await asyncio.to_thread(asks_for_sudo, pid, _program(self._folder))
 
 
 @asynccontextmanager
@@ -125,11 +121,15 @@ async def askpass_channel(password: str) -> AsyncIterator[AskpassChannel]:
 def _prepare(private: PrivateFolder) -> None:
     """Write the two programs: ours that asks the socket, and a `sudo` that asks ours."""
     private.open()
-    program = [sys.executable, "-I", "-S", "-c", _CLIENT, str(private.path / SOCKET)]
-    _write(private.path / _PROGRAM, f"exec {shlex.join(program)}")
+    _write(private.path / _PROGRAM, f"exec {shlex.join(_program(private.path))}")
     real = shutil.which(_SUDO)
     if real is not None:
-        _write(private.path / _SUDO, f'exec {shlex.quote(real)} -A "$@"')
+        asks = shlex.quote(str(private.path / _PROGRAM))
+        _write(private.path / _SUDO, f'SUDO_ASKPASS={asks} exec {shlex.quote(real)} -A "$@"')
+
+
+def _program(folder: Path) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", _CLIENT, str(folder / SOCKET)]
 
 
 def _write(path: Path, line: str) -> None:

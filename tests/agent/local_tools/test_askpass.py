@@ -9,10 +9,11 @@ import os
 import resource
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import psutil
 import pytest
 
 from agent.interaction import Box
+from agent.local_tools import askpass, sudo_peer
 from agent.local_tools.askpass import askpass_channel
 from agent.local_tools.source import LocalTools
 from agent.local_tools.sudo import Sudo
@@ -50,6 +52,12 @@ def fake_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     places = {name: str(tmp_path / name.lower()) for name in ("DIGEST", "SECOND")}
     program.write_text(FAKE_SUDO.replace("DIGEST", places["DIGEST"]).replace("SECOND", places["SECOND"]))
     program.chmod(0o755)
+
+    def is_fake_sudos(pid: int, _: Sequence[str]) -> bool:
+        parent = psutil.Process(pid).parent()
+        return parent is not None and str(program) in parent.cmdline()
+
+    monkeypatch.setattr(askpass, "asks_for_sudo", is_fake_sudos)
     private = Path(tempfile.mkdtemp(prefix="lmtb-t", dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(private))
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -135,8 +143,12 @@ async def test_without_a_password_nothing_runs(tmp_path: Path, fake_sudo: Path, 
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_command_that_prints_the_password_is_masked(tmp_path: Path, fake_sudo: Path) -> None:
-    outcome = await run(tmp_path, ScriptedPerson("sesame-open"), '"$SUDO_ASKPASS"; echo " $(sudo true)"')
+async def test_a_command_that_prints_the_password_is_masked(
+    tmp_path: Path, fake_sudo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(askpass, "asks_for_sudo", lambda *_: True)
+    thief = '"${PATH%%:*}/askpass"; echo " $(sudo true)"'
+    outcome = await run(tmp_path, ScriptedPerson("sesame-open"), thief)
     assert "sesame-open" not in text_of(outcome)
     assert "[hidden]" in text_of(outcome)
 
@@ -173,9 +185,12 @@ async def test_no_core_file_of_the_agent_can_hold_the_password(tmp_path: Path, f
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of other processes are Linux's")
-async def test_no_core_file_of_the_program_can_hold_the_password(fake_sudo: Path) -> None:
+async def test_no_core_file_of_the_program_can_hold_the_password(
+    fake_sudo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(askpass, "asks_for_sudo", lambda *_: True)
     async with askpass_channel(CANARY) as channel:
-        program = channel.variables["SUDO_ASKPASS"]
+        program = str(Path(channel.variables["PATH"].partition(":")[0]) / "askpass")
         asking = await asyncio.create_subprocess_exec(program, "p", stdout=asyncio.subprocess.PIPE)
         async with asyncio.timeout(within(10)):
             while psutil.Process(asking.pid).rlimit(resource.RLIMIT_CORE) != (0, 0):
@@ -193,10 +208,73 @@ async def test_a_cancelled_question_runs_nothing_and_leaves_nothing(tmp_path: Pa
 
 @pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is not installed")
 @pytest.mark.skipif(os.geteuid() == 0, reason="sudo asks root for no password")
-@pytest.mark.parametrize("sudo", ["sudo", shutil.which("sudo") or ""])
-async def test_the_real_sudo_takes_the_askpass_program(tmp_path: Path, sudo: str) -> None:
+async def test_the_real_sudo_takes_the_askpass_program(tmp_path: Path) -> None:
     """A wrong password: sudo tries it once, and gets no second one."""
     with watched("wrong-on-purpose") as seen:
-        outcome = await run(tmp_path, ScriptedPerson("wrong-on-purpose"), f"sudo -k; {sudo} id -u")
+        outcome = await run(tmp_path, ScriptedPerson("wrong-on-purpose"), "sudo -k; sudo id -u")
     assert (seen, outcome.is_error) == ([], True)
     assert "no password was provided" in text_of(outcome)
+
+
+SET_UID_SUDO = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    char line[200] = "";
+    int ends[2];
+    if (pipe(ends) != 0) return 1;
+    if (fork() == 0) {
+        dup2(ends[1], 1);
+        close(ends[0]);
+        execl(getenv("SUDO_ASKPASS"), "askpass", "password:", (char *)0);
+        _exit(1);
+    }
+    close(ends[1]);
+    FILE *answer = fdopen(ends[0], "r");
+    printf("sudo got %s", fgets(line, sizeof line, answer) ? "a password\n" : "nothing\n");
+    return 0;
+}
+"""
+THIEVES = {
+    "a program beside sudo": '"${PATH%%:*}/askpass" | rev; sudo true',
+    "the variable of sudo": '"$SUDO_ASKPASS" | rev; sudo true',
+    "a program that a script of the project calls": "sh ./thief; sudo true",
+    "another askpass program": 'printf \'#!/bin/sh\\n"%s/askpass" | rev >&2\' "${PATH%%:*}" > t; chmod +x t; SUDO_ASKPASS=./t real -A true',
+    "a preloaded library": "LD_PRELOAD=./x.so sudo true",
+}  # fmt: skip
+
+
+@pytest.fixture
+def set_uid_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for sudo that is a set-uid file of root."""
+    compiler = shutil.which("cc")
+    if compiler is None or os.geteuid() != 0 or sys.platform != "linux":
+        pytest.skip("only root can make such a file, and cc has to be there")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (tmp_path / "sudo.c").write_text(SET_UID_SUDO)
+    for name in ("sudo", "real"):
+        subprocess.run([compiler, "-w", "-o", str(folder / name), str(tmp_path / "sudo.c")], check=True)
+        (folder / name).chmod(0o4755)
+    (tmp_path / "thief").write_text('"${PATH%%:*}/askpass" | rev\n')
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+async def test_the_real_sudo_is_answered(tmp_path: Path, set_uid_sudo: Path) -> None:
+    assert text_of(await run(tmp_path, ScriptedPerson("sesame-open"), "sudo true")) == "sudo got a password"
+
+
+@pytest.mark.parametrize("thief", THIEVES)
+async def test_nothing_but_the_real_sudo_gets_the_password(
+    tmp_path: Path, set_uid_sudo: Path, thief: str
+) -> None:
+    text = text_of(await run(tmp_path, ScriptedPerson("sesame-open"), THIEVES[thief]))
+    assert "nepo-emases" not in text
+    assert "sesame" not in text
+
+
+def test_a_process_that_no_sudo_started_is_not_sudos() -> None:
+    assert not sudo_peer.asks_for_sudo(os.getpid(), psutil.Process().cmdline())
+    assert not sudo_peer.asks_for_sudo(2**22 + 1, [])

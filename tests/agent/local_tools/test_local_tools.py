@@ -12,6 +12,7 @@ import pytest
 
 from agent.local_tools.command_output import MAX_OUTPUT
 from agent.local_tools.definitions import TOOLS
+from agent.local_tools.root_commands import Root, becomes_root
 from agent.local_tools.source import LocalTools
 from agent.local_tools.sudo import Sudo
 from agent.settings.settings import AgentSettings
@@ -192,7 +193,11 @@ async def test_switched_off_there_are_no_local_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     ["sudo ls", "true; sudo ls", 'bash -c "sudo ls"', "/usr/bin/sudo ls", "x=sudo; $x ls", "$(echo sudo) ls", "doas ls",
-     "echo 'sudo ls' | sh", "env sudo ls", "ls | xargs sudo ls", "echo 'open"],
+     "echo 'sudo ls' | sh", "git -c alias.x='!sudo id' x", "ssh -o ProxyCommand='sudo id' x", "at now <<< 'sudo id'",
+     "GIT_PAGER='sudo id' git log", "python3 <<< 'import os; os.system(\"sudo id\")'", "sudo-rs id", "run0 id", "su -c id", "s\\udo id",
+     "vim -c '!su\"\"do id'", "echo /usr/bin/su", "pkexec id", "chroot / id", "nsenter -t 1 id", "setpriv id", "runuser -u root id", "capsh --",
+     "machinectl shell", "docker run -v /:/h x", "docker run --privileged x", "podman run --mount=type=bind,source=/,target=/h x",
+     "docker run -v $HOME:/h x", "ssh root@localhost id", "env sudo ls", "ls | xargs sudo ls", "echo 'open"],
 )  # fmt: skip
 async def test_commands_that_may_become_root_do_not_run(tmp_path: Path, command: str) -> None:
     person = ScriptedPerson("password")
@@ -201,6 +206,14 @@ async def test_commands_that_may_become_root_do_not_run(tmp_path: Path, command:
     assert text_of(outcome).startswith("root commands are off: ")
     assert 'sudo = "askpass"' in text_of(outcome)
     assert (person.prompts, (tmp_path / "ran").exists()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    "command", ["ls", "echo pseudo", "cat sudoku.txt", "git log --author=susan", "docker ps", "docker run --rm -v .:/work x make",
+                "docker build -t x .", "grep -rn result src"]
+)  # fmt: skip
+def test_other_commands_do_not_become_root(command: str) -> None:
+    assert becomes_root(command) is Root.NO
 
 
 async def test_a_measurement_that_takes_too_long_is_given_up(tmp_path: Path) -> None:

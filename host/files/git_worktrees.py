@@ -148,6 +148,22 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
+def shared_repository(folder: Path) -> Path | None:
+    """The folder with the configuration and `info/exclude` of the repository whose working tree a folder is.
+
+    For a worktree it is that of the main one, for a submodule its own. None if the folder is no such root.
+    Who wrote the file `.git` is not asked: this is good for what hides files, never for what opens them.
+    """
+    try:
+        git = folder / ".git"
+        entry = _real(git) if git.is_dir() else _entry_of(folder)
+        if entry is None:
+            return None
+        return _real(_target(entry, _text(entry / "commondir")) or entry)
+    except (OSError, ValueError):
+        return None
+
+
 def witnesses(folder: Path) -> Iterator[Path]:
     """The files that show whether what is known of a folder with a file `.git` still holds."""
     yield folder / ".git"

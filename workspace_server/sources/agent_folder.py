@@ -19,6 +19,7 @@ from workspace_server.results import well_formed
 from workspace_server.sources.builtin.search.files.patterns import (
     MAX_LENGTH,
     BadGlob,
+    existing_parts,
     expand_braces,
     fixed_parts,
 )
@@ -32,6 +33,9 @@ _MAX_DEPTH: Final = 3
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:/")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _WILD: Final = re.compile(r"[*?\[\]{}\\]")
+_ESCAPED: Final = re.compile(r"\\([\[\](){}])")
+_CLOSING: Final = re.compile(r"\\[\])}]")
+"""A backslash before these does not separate: then those before opening brackets do not either."""
 
 
 class Reading(NamedTuple):
@@ -111,12 +115,14 @@ class _Reader:
 
     def glob(self, text: str) -> str:
         """The glob; each alternative that begins with a name in the folder is absolute."""
+        plain = re.sub(r"[\\/]+", "/", _ESCAPED.sub(r"\1", text) if _CLOSING.search(text) else text)
+        is_spelled = "{" in "".join(self._existing(plain))  # a folder may be named `{x,y}`
         try:
-            alternatives = expand_braces(re.sub(r"[\\/]+", "/", text))
+            alternatives = [plain] if is_spelled else expand_braces(plain)
         except BadGlob:  # the tool says what is wrong with it
             return text
         read = [self._alternative(each) for each in alternatives]
-        if read == alternatives or any("," in each for each in read):
+        if read == alternatives or (not is_spelled and any("," in each for each in read)):
             return text
         joined = read[0] if len(read) == 1 else f"{{{','.join(read)}}}"
         return joined if len(joined) <= MAX_LENGTH else text
@@ -142,7 +148,7 @@ class _Reader:
 
     def _alternative(self, glob: str) -> str:
         plain = glob.removeprefix("./")
-        parts, fixed = plain.split("/"), fixed_parts(plain)
+        parts, fixed = plain.split("/"), max(fixed_parts(plain), self._existing(plain), key=len)
         name = "/".join(fixed)
         if len(parts) < 2 or not name or _ABSOLUTE.match(plain) or self._is_printed(name):
             return glob
@@ -151,6 +157,11 @@ class _Reader:
             return glob
         self._note_own(glob, self._root_place(name), own)
         return "/".join([self._as_glob(own), *parts[len(fixed) :]])
+
+    def _existing(self, glob: str) -> list[str]:
+        """The components at the beginning of a glob that spell a path in the own folder, as `[id]` does."""
+        parts = glob.removeprefix("./").split("/")
+        return parts[: existing_parts(self._own, parts)]
 
     def _as_glob(self, path: Path) -> str:
         """A glob for this path, absolute where it can be told from one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,20 @@ async def test_folders_with_characters_of_globs_are_read_as_names(tmp_path: Path
     result = await source.call_tool("lm_findFiles", {"query": "src/*.py"}, context)
     assert isinstance(result, ToolResult)
     assert result.structured["files"] == [str(own / "a.py")]
+
+
+@pytest.mark.parametrize("name", ["[slug]/page.ts", "[[...all]]/page.ts", "(shop)/page.ts", "{x,y}/page.ts"])
+async def test_a_glob_that_spells_a_path_in_the_folder_finds_it(tmp_path: Path, name: str) -> None:
+    own = tmp_path / "mono/packages/web" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("x")
+    source = BuiltinSource(Workspace.of(tmp_path / "mono"))
+    context = CallContext(folder="packages/web")
+    escaped = re.sub(r"[\[\](){}]", r"\\\g<0>", name)
+    for pattern in (name, f"./{name}", f"{name.partition('/')[0]}/*.ts", escaped):
+        result = await source.call_tool("lm_findFiles", {"query": pattern}, context)
+        assert isinstance(result, ToolResult)
+        assert result.structured["files"] == [str(own)], pattern
 
 
 async def test_a_directory_is_the_own_one_and_the_default_is_the_root(mono: Workspace) -> None:

@@ -33,6 +33,65 @@ async def test_copies_below_the_main_tree_are_left_out(tmp_path: Path, engine: s
     assert sorted(path for path, _, _ in found) == expected
 
 
+def excluded(root: Path) -> None:
+    """Files that the repository's `info/exclude` hides, and one that it does not."""
+    (root / "scratch").mkdir()
+    for name in ("scratch/notes.txt", "k.secret", "seen.txt"):
+        (root / name).write_text("def f(): ...\n")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("place", ["main", "beside", "inside", "submodule", "separate"])
+async def test_what_the_common_exclude_file_hides_is_hidden_in_each_worktree(
+    tmp_path: Path, engine: str, place: str
+) -> None:
+    main = repository(tmp_path / "main")
+    (main / ".git/info").mkdir(exist_ok=True)
+    exclude = main / ".git/info/exclude"
+    root = main
+    if place == "beside":
+        root = worktree(main, "../beside")
+    elif place == "inside":
+        root = worktree(main, FEAT)
+    elif place == "submodule":
+        root = repository(tmp_path / "sub")
+        (root / ".git").rename(tmp_path / "main/.git/modules")
+        (root / ".git").write_text("gitdir: ../main/.git/modules\n")
+        exclude = main / ".git/modules/info/exclude"
+    elif place == "separate":
+        (main / ".git").rename(tmp_path / "store")
+        (main / ".git").write_text(f"gitdir: {tmp_path}/store\n")
+        exclude = tmp_path / "store/info/exclude"
+    exclude.parent.mkdir(exist_ok=True)
+    exclude.write_text("scratch/\n*.secret\n")
+    excluded(root)
+    found = {*await names(engine, root), *(path for path, _, _ in await lines(engine, root, DEF))}
+    assert {name for name in found if name.endswith((".txt", ".secret"))} == {"seen.txt"}
+
+
+async def test_a_kept_list_notices_that_the_common_exclude_file_changed(tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    root = worktree(main, "../beside")
+    excluded(root)
+    settings = settings_of("python", tmp_path)
+    where, workspace = Where("k.secret", "/query"), workspace_of(root)
+    assert len((await find_files(workspace, where, 9, settings)).items) == 1
+    (main / ".git/info").mkdir(exist_ok=True)
+    (main / ".git/info/exclude").write_text("*.secret\n")
+    assert (await find_files(workspace, where, 9, settings)).items == ()
+
+
+@pytest.mark.parametrize("is_worktree", [False, True])
+async def test_the_excludes_file_that_the_repository_names_counts(tmp_path: Path, is_worktree: bool) -> None:
+    main = repository(tmp_path / "main")
+    (tmp_path / "mine").write_text("*.secret\nscratch/\n")
+    git(main, "config", "core.excludesFile", str(tmp_path / "mine"))
+    root = worktree(main, "../beside") if is_worktree else main
+    excluded(root)
+    found = await names("python", root)
+    assert "seen.txt" in found and "k.secret" not in found and "scratch/notes.txt" not in found
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "pattern",

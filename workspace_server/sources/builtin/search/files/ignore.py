@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from host.files.git_worktrees import shared_repository
 from workspace_server.sources.builtin.search.files.editor_settings import SearchRules, read_small_file
 from workspace_server.sources.builtin.search.files.entries import IGNORE_FILES
 from workspace_server.sources.builtin.search.files.names import NameTest
@@ -68,16 +69,22 @@ class IgnoreLevel:
     repository: bool
 
 
-def global_ignore_file(environ: Mapping[str, str]) -> Path | None:
-    """The file of git's `core.excludesFile`, or its default path; None if the file does not exist."""
+def global_ignore_file(folder: Path, environ: Mapping[str, str]) -> Path | None:
+    """The file of git's `core.excludesFile`, or its default path; None if the file does not exist.
+
+    The setting of the folder's repository counts more than that of the user, and that more than the system's.
+    """
+    shared = shared_repository(folder)
     home = environ.get("HOME") or environ.get("USERPROFILE")
     config_home = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
-    configs = [f"{home}/.gitconfig"] * bool(home) + [f"{config_home}/git/config"] * bool(config_home)
-    for config in configs:
-        found = _EXCLUDES_FILE.search(read_small_file(Path(config)) or "")
+    configs = [shared / "config"] if shared is not None else []
+    configs += [Path(f"{home}/.gitconfig")] * bool(home)
+    configs += [Path(f"{config_home}/git/config")] * bool(config_home)
+    for config in (*configs, Path("/etc/gitconfig")):
+        found = _EXCLUDES_FILE.findall(read_small_file(config) or "")
         if found:
-            named = found[1].replace("~", home, 1) if home and found[1].startswith("~/") else found[1]
-            return Path(named) if Path(named).is_file() else None
+            named = found[-1].replace("~", home, 1) if home and found[-1].startswith("~/") else found[-1]
+            return folder / named if (folder / named).is_file() else None
     default = Path(f"{config_home}/git/ignore")
     return default if config_home and default.is_file() else None
 
@@ -85,14 +92,14 @@ def global_ignore_file(environ: Mapping[str, str]) -> Path | None:
 def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Ignore files that are not in the searched folders, lowest precedence first.
 
-    These are the user's global file and `.git/info/exclude`.
+    These are the user's global file and `.git/info/exclude`, which all worktrees of a repository share.
     """
     found: list[Path] = []
-    if rules.use_global_ignore_files and (shared := global_ignore_file(environ)):
+    if rules.use_global_ignore_files and (shared := global_ignore_file(folder, environ)):
         found.append(shared)
-    exclude = folder / ".git" / "info" / "exclude"
-    if rules.use_ignore_files and exclude.is_file():
-        found.append(exclude)
+    repository = shared_repository(folder)
+    if rules.use_ignore_files and repository is not None and (repository / "info/exclude").is_file():
+        found.append(repository / "info/exclude")
     return tuple(found)
 
 

@@ -1,15 +1,15 @@
 """Compiles glob patterns of queries, include patterns and exclude settings to path filters.
 
-The syntax is that of editors: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, and `**` as a whole path component. Ignore
-files have git's syntax (`ignore.py`), which shares `glob_regex`. Pure, except for resolving links in absolute
-patterns.
+The syntax is that of editors: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, and `**` as a whole path component. A
+pattern also matches the path that it spells: frameworks name folders `[id]`, `(group)` or `{x,y}`. Ignore
+files have git's syntax (`ignore.py`), which shares `glob_regex`. Pure, except for links and names in queries.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,13 @@ _TOKEN: Final = re.compile(
     r"(?P<star>\*+)|(?P<one>\?)|\[(?P<class>[!^]?\]?[^\]/]*)\]|\\(?P<escaped>.)|(?P<literal>.)", re.DOTALL
 )
 _NOTHING: Final = re.compile(r"(?!)")
+_SEPARATORS: Final = re.compile(r"[\\/]+")
+_ESCAPE: Final = re.compile(r"\\([*?\[\]{}(),!+@])")
+"""A backslash before one of these may mean the character itself; before others it can only separate."""
+_SPECIAL: Final = re.compile(r"[*?\[\]{}]")
+_OPENING: Final = re.compile(r"\\.|\{", re.DOTALL)
+_UNESCAPED: Final = "\0"
+"""Stands for the backslash of an escape while the others become separators; no path contains it."""
 
 
 class BadGlob(ValueError):
@@ -84,15 +91,62 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
         raise InvalidArguments(pointer, f"'|' has no meaning in a glob; use braces: {{{choice}}}")
     globs: dict[Folder, list[str]] = {folder: [] for folder in workspace.folders}
     try:
-        for single in expand_braces(re.sub(r"[\\/]+", "/", text)):
-            for folder, anchored in _per_folder(single, workspace):
-                globs[folder].append(anchored)
+        for reading, folders in _readings(text, workspace):
+            for single in expand_braces(reading):
+                for folder, anchored in _per_folder(single, workspace):
+                    if folder in folders:
+                        globs[folder].append(anchored)
         filters = {folder: compile_filter(found) for folder, found in globs.items() if found}
     except BadGlob as error:
         raise InvalidArguments(pointer, f"not a valid glob: {error}") from None
     if not filters:
-        _refuse_other_project(re.sub(r"[\\/]+", "/", text), workspace, pointer)
+        _refuse_other_project(_SEPARATORS.sub("/", text), workspace, pointer)
     return filters
+
+
+def escaped(text: str) -> str:
+    """A query with `/` as separator; a backslash stays where it makes the next character a plain one."""
+    kept = _ESCAPE.sub(rf"{_UNESCAPED}\1", text.replace(_UNESCAPED, ""))
+    return _SEPARATORS.sub("/", kept).replace(_UNESCAPED, "\\")
+
+
+def _readings(text: str, workspace: Workspace) -> list[tuple[str, Sequence[Folder]]]:
+    """What a query can mean, and in which folders. Blocks.
+
+    A backslash separates as on Windows, or makes the next character a plain one; braces are alternatives, or
+    a part of the name of a folder that is there. What one reading matches beside the meant one hardly exists.
+    """
+    usual = dict.fromkeys([_SEPARATORS.sub("/", text), escaped(text)])
+    spelled = [
+        (_spelled(reading, folder), [folder])
+        for reading in usual
+        if _SPECIAL.search(reading)
+        for folder in workspace.folders
+    ]
+    return [
+        *((reading, workspace.folders) for reading in usual),
+        *(one for one in spelled if one[0] not in usual),
+    ]
+
+
+def _spelled(glob: str, folder: Folder) -> str:
+    """The glob with only plain characters in the components at its beginning that spell an existing path."""
+    inside = glob.removeprefix(f"{folder.path.as_posix()}/").removeprefix("./")
+    parts = inside.removeprefix(f"{folder.name}/").split("/")
+    count = existing_parts(folder.path, parts)
+    if inside == glob and not _SPECIAL.search("".join(parts[:count])):
+        return glob
+    return "/".join([*(_SPECIAL.sub(r"\\\g<0>", part) for part in parts[:count]), *parts[count:]])
+
+
+def existing_parts(folder: Path, parts: Sequence[str]) -> int:
+    """How many components at the beginning of a glob spell a path that exists below a folder. Blocks."""
+    count = 0
+    while count < len(parts) and parts[count] not in {"", ".", ".."}:
+        if not os.path.lexists(folder.joinpath(*parts[: count + 1])):
+            break
+        count += 1
+    return count
 
 
 def _refuse_other_project(glob: str, workspace: Workspace, pointer: str) -> None:
@@ -143,8 +197,8 @@ def expand_braces(glob: str) -> list[str]:
     waiting = [glob]
     while waiting:
         current = waiting.pop()
-        start = current.find("{")
-        if start < 0:
+        start = _opening(current)
+        if start is None:
             done.append(current)
         else:
             parts, end = _alternatives(current, start)
@@ -154,12 +208,17 @@ def expand_braces(glob: str) -> list[str]:
     return done
 
 
+def _opening(glob: str) -> int | None:
+    """Where the first brace opens that no backslash makes plain."""
+    return next((found.start() for found in _OPENING.finditer(glob) if found[0] == "{"), None)
+
+
 def _alternatives(glob: str, start: int) -> tuple[list[str], int]:
     """The alternatives of the brace that opens at `start`, and the index after the brace."""
     parts: list[str] = []
     depth, begin = 0, start + 1
     for index in range(start, len(glob)):
-        char = glob[index]
+        char = glob[index] if glob[index - 1 : index] != "\\" else ""
         depth += (char == "{") - (char == "}")
         if (char == "," and depth == 1) or depth == 0:
             parts.append(glob[begin:index])
@@ -192,6 +251,12 @@ def _per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
 def _absolute_per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
     if not Path(glob).is_absolute():  # a drive letter on a system without drives
         return []
+    for folder in workspace.folders:
+        base = folder.path.as_posix().rstrip("/")
+        if f"{glob}/".startswith(f"{base}/"):  # whatever characters are in its name
+            inner = glob[len(base) + 1 :]
+            if ".." not in inner.split("/"):
+                return [(folder, one) for one in (_with_contents(inner) if inner else ["**"])]
     parts, fixed = glob.split("/"), fixed_parts(glob)
     prefix = "/".join(fixed)
     rest = parts[len(fixed) :]
@@ -213,16 +278,18 @@ def _with_contents(glob: str) -> list[str]:
     """The glob, and `glob/**` if its last part has no wildcard: `src/lib` may be a directory."""
     if glob.endswith("/"):
         return [f"{glob}**"]
-    plain = not _WILD.search(glob.rsplit("/", 1)[-1])
+    # not for brackets: `app/[id]` may be a directory, too
+    plain = not re.search(r"[*?]", _ESCAPE.sub("", glob.rsplit("/", 1)[-1]))
     return [glob, f"{glob}/**"] if plain else [glob]
 
 
 def glob_regex(glob: str, *, strict: bool = False) -> str:
     """Convert an anchored glob without braces to a regular expression for `fullmatch`; `\\` escapes.
 
-    With `strict` an unclosed bracket is an error; otherwise it is a literal character. Every wildcard except
-    the last one of its kind is atomic: the leftmost match is as good as any other, and so no pattern can
-    make the match backtrack exponentially.
+    With `strict`, as in ignore files, an unclosed bracket is an error; otherwise it is a literal character,
+    and `[id]` matches itself as well as `i` and `d`. Every wildcard except the last one of its kind is
+    atomic: the leftmost match is as good as any other, and so no pattern can make the match backtrack
+    exponentially.
 
     Raises:
         BadGlob: `strict`, and a bracket is not closed.
@@ -251,7 +318,7 @@ def _segment(part: str, *, strict: bool) -> str:
         elif token["one"]:
             runs[-1] += "[^/]"
         elif token["class"] is not None and token["class"] not in {"", "!", "^"}:
-            runs[-1] += _character_class(token["class"])
+            runs[-1] += _character_class(token["class"], strict=strict)
         elif strict and token["literal"] == "[":
             raise BadGlob("'[' without ']'")
         else:
@@ -263,7 +330,21 @@ def _segment(part: str, *, strict: bool) -> str:
     return f"{runs[0]}{atoms}{at_least_one}[^/]*{runs[-1]}"
 
 
-def _character_class(body: str) -> str:
+def _character_class(body: str, *, strict: bool) -> str:
     negated = body[0] in "!^"
-    escaped = re.sub(r"[\\\[\]&~|^]", r"\\\g<0>", body[negated:]).replace("--", "-\\-")
-    return f"(?!/)[{'^' if negated else ''}{escaped}]" if escaped else re.escape(f"[{body}]")
+    inner = re.sub(r"[\\\[\]&~|^]", r"\\\g<0>", body[negated:]).replace("--", "-\\-")
+    spelled = re.escape(f"[{body}]")
+    if not inner:
+        return spelled
+    one = f"(?!/)[{'^' if negated else ''}{inner}]"
+    if strict:
+        return one
+    return f"(?:{one}|{spelled})" if _is_regex(one) else spelled  # `[user-id]` is no range, but a name
+
+
+def _is_regex(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,16 @@ from workspace_server.workspace import Workspace
         ("[a-c].t", ["a.t", "c.t"], ["d.t", "ab.t"]),
         ("[!a-c].t", ["d.t"], ["a.t", "/.t"]),
         ("[^a].t", ["b.t"], ["a.t"]),
+        ("app/[slug]/page.tsx", ["app/[slug]/page.tsx", "app/s/page.tsx"], ["app/x/page.tsx"]),
+        ("app/[[...path]]/*.ts", ["app/[[...path]]/a.ts"], ["app/x/a.ts"]),
+        ("**/[user-id]/**", ["x/[user-id]/a", "[user-id]/b/c"], ["x/u/a"]),
+        ("[z-a]", ["[z-a]"], ["z"]),
+        ("page[1]*.ts", ["page[1].ts", "page1.ts"], ["page[2].ts"]),
+        ("app/(shop)/@modal/*", ["app/(shop)/@modal/a"], ["app/shop/@modal/a"]),
+        (r"app/\[id\]/q\?.ts", ["app/[id]/q?.ts"], ["app/i/q?.ts", "app/[id]/qx.ts"]),
+        (r"star\*/a", ["star*/a"], ["stars/a"]),
+        (r"\{x,y\}/{a,b}", ["{x,y}/a", "{x,y}/b"], ["x/a", "{x,y}/{a,b}"]),
+        (r"{a\,b,c}", ["a,b", "c"], ["a", "b"]),
         ("a[*]b", ["a*b"], ["axb"]),
         ("[[]x]", ["[x]"], ["x"]),
         ("a[b", ["a[b"], ["ab"]),
@@ -103,12 +115,50 @@ def test_absolute_pattern_belongs_to_its_folder(workspace: Workspace, tmp_path: 
     assert query_filters(f"{tmp_path}/proj/../x/**", workspace, "/query") == {}
 
 
+ODD = ["app/[id]/page.ts", "app/(shop)/@modal/page.ts", "app/{x,y}/page.ts", "star*/q?.ts", "a+b&c/x#1.ts"]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda root, name: name,
+        lambda root, name: f"./{name}",
+        lambda root, name: f"proj/{name}",
+        lambda root, name: f"{root}/{name}",
+        lambda root, name: name.replace("/", "\\"),
+        lambda root, name: re.sub(r"[*?\[\](){}]", r"\\\g<0>", name),
+        lambda root, name: name.rpartition("/")[0],
+        lambda root, name: f"{name.rpartition('/')[0]}/*.ts",
+        lambda root, name: f"{name.rpartition('/')[0]}/**/*.{{ts,tsx}}",
+        lambda root, name: f"{root}/{name.rpartition('/')[0]}/**",
+    ],
+)
+def test_a_path_that_is_there_is_found_by_its_own_name(
+    tmp_path: Path, name: str, write: Callable[[Path, str], str]
+) -> None:
+    root = write_tree(tmp_path / "proj", {name: ""})
+    filters = query_filters(write(root, name), workspace_of(root), "/query")
+    assert [accepts(name) for accepts in filters.values()] == [True]
+
+
+@pytest.mark.parametrize("folder", ["[proj]", "{a,b}", "p*"])
+def test_an_absolute_pattern_is_found_in_a_root_with_any_name(tmp_path: Path, folder: str) -> None:
+    root = write_tree(tmp_path / folder, {"src/a.ts": ""})
+    filters = query_filters(f"{root}/src/*.ts", workspace_of(root), "/query")
+    assert [accepts("src/a.ts") for accepts in filters.values()] == [True]
+
+
+def test_braces_stay_alternatives_where_no_folder_has_that_name(workspace: Workspace) -> None:
+    (accepts, *_) = query_filters("{src,x}/a.ts", workspace, "/query").values()
+    assert accepts("src/a.ts") and accepts("x/a.ts") and not accepts("{src,x}/a.ts")
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
         ("a.ts|b.ts", r"\{a\.ts,b\.ts\}"),
         ("{a,b", "'{' without '}'"),
-        ("[z-a]", "bad character range"),
         ("{a,b}" * 9, "more than 256"),
         ("[" * 1001, "longer than 1000 characters"),
     ],

@@ -83,6 +83,7 @@ class Agent:
         self._folders = folders
         self._workspace = workspace
         self._http: aiohttp.ClientSession | None = None
+        self._manager_http: aiohttp.ClientSession | None = None
         self._log: RequestLog | None = None
         self._providers: dict[str, Provider] = {}
         self._provider_settings: AgentSettings | None = None
@@ -153,8 +154,9 @@ class Agent:
     async def close(self) -> None:
         """End everything that runs."""
         await self.toolbox.close()
-        if self._http is not None:
-            await self._http.close()
+        for http in (self._http, self._manager_http):
+            if http is not None:
+                await http.close()
         await asyncio.to_thread(self._audit.close)
         if self._log is not None:
             await asyncio.to_thread(self._log.close)
@@ -167,6 +169,18 @@ class Agent:
         if self._http is None:
             self._http = aiohttp.ClientSession()
         return self._http
+
+    def _manager_session(self, *, is_ours: bool) -> aiohttp.ClientSession:
+        """Sends to programs of this user alone: `is_ours` always, else what has a token.
+
+        An address of the user's choice may lead to another host, or into a container.
+        """
+        import aiohttp
+
+        from host.peers.proved_connector import ProvedConnector
+
+        self._manager_http = aiohttp.ClientSession(connector=ProvedConnector(always=is_ours))
+        return self._manager_http
 
     def _provider(self, name: str) -> Provider:
         settings = self.session.settings
@@ -248,8 +262,9 @@ class Agent:
         if may_move:
             endpoint = manager_endpoint(self._folders.config_dir / "config.toml", os.environ)
         return ManagerSource(
-            endpoint, str(self._workspace), elicitation, self._session(), tool_s=settings.tool_s,
-            may_move=may_move, own_headers=own_headers(self._folders.runtime_dir),
+            endpoint, str(self._workspace), elicitation, self._manager_session(is_ours=may_move),
+            tool_s=settings.tool_s, may_move=may_move,
+            own_headers=partial(own_headers, self._folders.runtime_dir),
         )  # fmt: skip
 
     def _local_tools(self, settings: AgentSettings) -> ToolSource:

@@ -57,7 +57,7 @@ from manager.supervision.registration.registered_servers import RegisteredServer
 from manager.supervision.workspaces import Workspaces
 from manager.team.team import Team
 from manager.tokens.gate import TokenGate
-from manager.tokens.own_token import ensure_own_token, remove_own_token
+from manager.tokens.own_token import remove_own_token, renew_own_token
 from protocol.internal.launch import Folders
 
 
@@ -205,7 +205,7 @@ def _started_recorder(settings: Settings, paths: Paths, workspaces: Workspaces) 
 def _tokens(settings: Settings, paths: Paths) -> TokenGate:
     own = None
     if settings.require_token:
-        own = ensure_own_token(paths.runtime_dir, paths.former_dirs)
+        own = renew_own_token(paths.runtime_dir, paths.former_dirs)
         hide(own)
     else:
         remove_own_token(paths.runtime_dir)

@@ -198,15 +198,19 @@ class McpClient:
 
         Raises:
             NoManager: no manager listens.
-            ManagerFault: the answer cannot be used.
+            ManagerFault: the answer cannot be used, or a program of another user listens there.
         """
         import http.client  # 20 ms that the short verbs do not need
 
+        from host.peers.proved_server import require_own_server
         from protocol import headers
 
         body, head = self._message(method, params)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_S)
         try:
+            connection.connect()
+            ends = connection.sock.getsockname(), connection.sock.getpeername()
+            require_own_server(*ends, has_secret=bool(self._own_headers))
             connection.request("POST", self._target, body, head)
             response = connection.getresponse()
             message = _message_in(response)

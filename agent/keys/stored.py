@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ import msgspec
 
 from agent.keys.key import Key, KeySourceFailed, KeyWish
 from host.files import private_files
+from host.peers.peer_uid import unix_peer_uid
 
 FOLDER: Final = "internal"
 SETTLE_S: Final = 3.0
@@ -109,6 +111,8 @@ async def _asked(file: Path, method: str, params: dict[str, str], answer_s: floa
         async with asyncio.timeout(answer_s):
             reader, writer = await asyncio.open_unix_connection(address.socket, limit=_LARGEST_ANSWER)
             try:
+                if unix_peer_uid(writer.get_extra_info("socket")) != os.geteuid():
+                    raise _Unreachable
                 writer.write(msgspec.json.encode(request) + b"\n")
                 answer = await _answer(reader)
             finally:

@@ -56,6 +56,7 @@ class ManagerSource:
         start: starts a manager where none runs; None to start none.
         may_move: whether a manager that was started at another address is used there; by default only if the
             endpoint is the default one.
+        own_headers: as for `Transport`.
     """
 
     name = "manager"
@@ -74,7 +75,7 @@ class ManagerSource:
         absent_s: float = ABSENT_S,
         start: Callable[[], Awaitable[Started]] | None = start_manager,
         may_move: bool | None = None,
-        own_headers: Mapping[str, str] = {},
+        own_headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._endpoint = endpoint
         self._may_move = endpoint == DEFAULT if may_move is None else may_move
@@ -89,7 +90,7 @@ class ManagerSource:
         self._handlers: dict[object, Callable[[], None]] = {}
         self._listing = asyncio.Lock()
         self._problem = "not connected yet"
-        own = own_headers if is_loopback(endpoint) else {}
+        own = own_headers if is_loopback(endpoint) else dict
         self._transport = Transport(http, address_of(endpoint, discovery=discovery), cwd, own)
         self._session = Session(self._transport, version or _installed(), self._changed)
         self._rpc = Rpc(self._session, self._transport, absent_s)

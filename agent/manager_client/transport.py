@@ -28,15 +28,21 @@ class Transport:
         http: the HTTP session of the agent; not closed here.
         address: where requests go; may be changed.
         cwd: the folder that the agent works in.
-        own_headers: by which a program of the user passes where the manager requires tokens.
+        own_headers: reads the fields by which a program of the user passes where the manager requires tokens:
+            they change with each start of the manager.
     """
 
     def __init__(
-        self, http: aiohttp.ClientSession, address: str, cwd: str, own_headers: Mapping[str, str] = {}
+        self,
+        http: aiohttp.ClientSession,
+        address: str,
+        cwd: str,
+        own_headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.address = address
         self._http = http
-        self._headers = {**client_headers(cwd), **own_headers}
+        self._headers = client_headers(cwd)
+        self._own_headers = own_headers
 
     @asynccontextmanager
     async def send(
@@ -55,7 +61,7 @@ class Transport:
                 method,
                 self.address,
                 data=None if body is None else io.BytesIO(body),  # bytes of more than 1 MiB are warned of
-                headers={**self._headers, **extra},
+                headers={**self._headers, **self._own_headers(), **extra},
                 timeout=_TIMEOUT,
                 allow_redirects=False,
             )

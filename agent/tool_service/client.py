@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from agent.tool_service.close_codes import ATTEMPTS, GAVE_UP, NORMAL, close_words, reconnect_delay
 from agent.tool_service.errors import ConnectionLost, ToolServiceError
 from agent.tool_service.keep_alive import PING_S, PONG_S, KeepAlive
+from host.peers.proved_connector import ProvedConnector
 from protocol import names
 from protocol.versions import LATEST_LEGACY
 
@@ -30,7 +32,7 @@ class ToolClient:
 
     Args:
         url: `ws://` or `wss://` address.
-        token: sent as a bearer token.
+        token: sent as a bearer token; on this machine to a program of the same user only.
         call_s: seconds that a request may take.
         ping_s: seconds between two pings.
         pong_s: seconds in which a pong has to come.
@@ -69,7 +71,7 @@ class ToolClient:
 
     async def __aenter__(self) -> Self:
         """Begin to connect; requests wait until the connection is there."""
-        self._http = aiohttp.ClientSession()
+        self._http = aiohttp.ClientSession(connector=_connector(self._url))
         self._task = asyncio.create_task(self._run(), name="tool service connection")
         return self
 
@@ -257,6 +259,12 @@ class ToolClient:
         self._lose(None)
         self._ready.set()
         self._on_state(reason)
+
+
+def _connector(url: str) -> aiohttp.TCPConnector | None:
+    """On this machine, only a program of this user gets the token; elsewhere, TLS proves who serves."""
+    is_here = urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
+    return ProvedConnector(always=False) if is_here else None
 
 
 _CLOSED: Final = frozenset(

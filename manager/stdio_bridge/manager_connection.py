@@ -47,10 +47,10 @@ class HttpMessage:
 
 @dataclass(frozen=True, slots=True)
 class _RunningManager:
-    """One running manager. The pid distinguishes it from a successor on the same port."""
+    """One running manager. Pid and start distinguish it from a successor, whose own token is another."""
 
     address: str
-    pid: object
+    run: tuple[object, object]
     target: bytes
     pool: Pool
     head: Sequence[Header]
@@ -142,10 +142,10 @@ class ManagerConnection:
             status = self._control.get("/status")
         except (NoManager, ManagerFault, ControlRefusal):
             return None
-        address, pid = status.get("address"), status.get("pid")
+        address, run = status.get("address"), (status.get("pid"), status.get("startedAt"))
         if not isinstance(address, str):
             return None
-        if self._manager is not None and (self._manager.address, self._manager.pid) == (address, pid):
+        if self._manager is not None and (self._manager.address, self._manager.run) == (address, run):
             return self._manager
         # the former pool stays open: that manager may be answering its last calls
         parts = urlsplit(address)
@@ -158,7 +158,7 @@ class ManagerConnection:
             verify_headers=head,
         )
         target = f"{parts.path}?{self._query}" if self._query else parts.path
-        return _RunningManager(address, pid, target.encode(), pool, head)
+        return _RunningManager(address, run, target.encode(), pool, head)
 
     async def _try_to_start(self) -> str | None:
         """Start a manager if none answers; returns why none can be started, None otherwise."""

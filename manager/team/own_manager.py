@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from host.peers.proved_connector import ProvedConnector
 from manager.team.calls.exposed_lists import (
     ListedTool,
     exposed_answer,
@@ -99,7 +100,7 @@ class OwnManager:
             limits = aiohttp.ClientTimeout(total=None, sock_connect=10)
             self._session = aiohttp.ClientSession(
                 timeout=limits,
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=ProvedConnector(always=True, limit=0),
                 trust_env=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
             )

@@ -15,20 +15,18 @@ def new_token() -> str:
     return f"{PREFIX}{secrets.token_urlsafe(32)}"
 
 
-def ensure_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> str:
-    """The token of the user's own programs, which is made if there is none. It survives restarts.
+def renew_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> str:
+    """Make the token of the user's own programs, a new one for each start: who got the last one has nothing.
 
-    Programs that were started before an upgrade read it in one of `former_dirs`, and go on with it.
+    Programs that were started before an upgrade read it in one of `former_dirs`.
 
     Raises:
         OSError, host.files.private_files.UnsafePathError: the file cannot be used.
     """
-    found = read_own_token(runtime_dir)
-    if found is not None:
-        return found
-    token = next(filter(None, map(read_own_token, former_dirs)), None) or new_token()
+    token = new_token()
     private_files.make_private(runtime_dir)
-    private_files.write(runtime_dir / FILE, token.encode())
+    for folder in (runtime_dir, *(folder for folder in former_dirs if read_own_token(folder) is not None)):
+        private_files.write(folder / FILE, token.encode())
     return token
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from host.peers.peer_uid import Address, tcp_peer_uid
+from host.peers.proved_server import ServedByOthers, require_own_server
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import Fields, head_before_length, request_head
@@ -42,6 +43,7 @@ class Pool:
         connect_timeout: Seconds for connecting and verifying together.
         max_idle: Most idle connections.
         owner_of: Returns the user id that owns the server's socket, None if unknown.
+        verify_headers: Sent with `GET verify_path`, once the server is proved to be of our user.
         on_out_of_step: Called when the server sent something that answers no request, and reuse ends.
         dial: Connects a protocol to a server that is not at `host`:`port`; it returns the protocol, and
             raises OSError. The transport need not have a socket.
@@ -66,6 +68,7 @@ class Pool:
         self._host_field = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode("ascii")
         self._verify_path = verify_path
         self._identity_request = request_head(b"GET", verify_path, self._host_field, verify_headers, 0)
+        self._has_secret = bool(verify_headers)
         self._verify = verify
         self._owner_of = owner_of
         self._connect_timeout = connect_timeout
@@ -234,6 +237,7 @@ class Pool:
         try:
             async with asyncio.timeout(seconds):
                 connection = await self._connect()
+                self._prove_owner(connection)
                 answer = await self._identify(connection, self._identity_request, MAX_IDENTITY_BODY)
                 if headers and connection.is_open:
                     asked = request_head(b"GET", self._verify_path, self._host_field, headers, 0)
@@ -281,6 +285,16 @@ class Pool:
         if not genuine:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "identity_mismatch")
         return response.head, body
+
+    def _prove_owner(self, connection: Connection) -> None:
+        """Nothing identifies us to a program of another user, which may have taken the port."""
+        if not self._has_secret or connection.ends is None:
+            return
+        try:
+            require_own_server(*connection.ends, has_secret=True)
+        except ServedByOthers:
+            connection.close("identity_mismatch")
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "identity_mismatch") from None
 
     def _belongs_to_us(self, connection: Connection) -> bool:
         """Whether our user owns the server's socket, because any local user can read the nonce.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from host.peers.proved_server import require_own_server
 from manager.cli.doctor.introductions import Introduction
 from manager.routing.state.client_overview import PLAYED
 from protocol import headers, names, sse
@@ -144,6 +145,7 @@ class PlayedClient:
         """Send a message; the response to it, {} if it needs none."""
         connection = self._open()
         try:
+            self._prove_server(connection)
             connection.request("POST", self._target(), json.dumps(message).encode(), self._head(method))
             response = connection.getresponse()
             self._session = response.getheader(headers.SESSION) or self._session
@@ -178,6 +180,7 @@ class PlayedClient:
     def _leave(self) -> None:
         connection = self._open()
         try:
+            self._prove_server(connection)
             connection.request("DELETE", self._target(), headers=self._head(""))
             connection.getresponse().read()
         except (OSError, http.client.HTTPException):
@@ -190,6 +193,12 @@ class PlayedClient:
         return http.client.HTTPConnection(
             parts.hostname or "127.0.0.1", parts.port or 80, timeout=self.wait_s
         )
+
+    def _prove_server(self, connection: http.client.HTTPConnection) -> None:
+        """What the client sends may hold a token: only a program of this user gets it."""
+        connection.connect()
+        ends = connection.sock.getsockname(), connection.sock.getpeername()
+        require_own_server(*ends, has_secret=bool(self.headers))
 
     def _target(self) -> str:
         parts = urlsplit(self.address)

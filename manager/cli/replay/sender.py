@@ -11,11 +11,13 @@ import click
 import msgspec
 
 from host.command_line import Failure
+from host.peers.proved_server import require_own_server
 from manager.cli.replay.comparison import Difference, differences
 from manager.cli.replay.recording import RecordedCall
 from manager.recorder.contents.redaction import Redactor
 
 if TYPE_CHECKING:
+    import httpx2
     from mcp import Client
 
 CALL_S: Final = 660.0
@@ -135,7 +137,24 @@ def _client(plan: Plan) -> Client:
     from mcp.shared._httpx_utils import create_mcp_http_client
 
     http = create_mcp_http_client(headers=dict(plan.own_headers))
+    http.event_hooks["request"].append(_prove_server)
     return Client(streamable_http_client(plan.address, http_client=http))
+
+
+async def _prove_server(request: httpx2.Request) -> None:
+    """Before a byte goes over a new connection, prove that a program of this user serves it."""
+
+    async def prove(event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            stream = info["return_value"]
+            sock = stream.get_extra_info("socket")
+            try:
+                require_own_server(sock.getsockname(), sock.getpeername(), has_secret=True)
+            except OSError:
+                await stream.aclose()
+                raise
+
+    request.extensions["trace"] = prove
 
 
 async def _replay(client: Client, call: RecordedCall, tool: str, plan: Plan) -> Replayed:

@@ -16,6 +16,7 @@ import anyio
 import httpcore2
 import httpx2
 
+from host.peers.proved_server import require_own_server
 from workspace_server.sources.mcp.remote.addresses import (
     Origin,
     Resolver,
@@ -67,6 +68,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         allow_private: bool,
         is_literal: Callable[[Origin], bool],
         resolver: Resolver = system_resolver,
+        is_own_manager: bool = False,
     ) -> None:
         """Make it.
 
@@ -74,7 +76,9 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
             allow_private: as for `allowed_addresses`.
             is_literal: whether a origin is one that the configuration itself names.
             resolver: asked for the addresses of names.
+            is_own_manager: whether the server is this user's manager, which is proved for each connection.
         """
+        self._is_own_manager = is_own_manager
         self._allow_private = allow_private
         self._is_literal = is_literal
         self._resolver = resolver
@@ -106,10 +110,22 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
             for address in found:
                 each = None if timeout is None else timeout / min(len(found), 3)
                 try:
-                    return await self._inner.connect_tcp(address, port, each, local_address, _KEEPALIVE)
+                    stream = await self._inner.connect_tcp(address, port, each, local_address, _KEEPALIVE)
+                    return await _proved(stream) if self._is_own_manager else stream
                 except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                     last = error
         raise last
+
+
+async def _proved(stream: httpcore2.AsyncNetworkStream) -> httpcore2.AsyncNetworkStream:
+    """The stream, if a program of this user serves it."""
+    sock = stream.get_extra_info("socket")
+    try:
+        require_own_server(sock.getsockname(), sock.getpeername(), has_secret=True)
+    except OSError as error:
+        await stream.aclose()
+        raise httpcore2.ConnectError(str(error)) from None
+    return stream
 
 
 async def decoded(response: httpcore2.Response, encoding: str) -> AsyncIterator[bytes]:

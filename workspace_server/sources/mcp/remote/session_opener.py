@@ -165,6 +165,7 @@ class SessionOpener:
             allow_private=server.allow_private,
             is_literal=lambda other: (other.host, other.port) == own,
             resolver=dependencies.resolver,
+            is_own_manager=dependencies.own_manager(server) is not None,
         )
 
         def guarded(on_lost: Any) -> Any:

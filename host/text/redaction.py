@@ -16,7 +16,8 @@ _SHORTEST_SECRET: Final = 6
 """Characters of a value; shorter ones are too common to be secrets."""
 _SHORTEST_LINE: Final = 8
 _SECRET_NAME: Final = re.compile(
-    r"(?i)pass(word|phrase|wd)|pass$|secret|token|api_?key|authorization|credential|cookie|nonce"
+    r"(?i)pass(word|phrase|wd)|pass$|[a-z0-9]_pwd$|secret|token|(api|private|access|account|signing|master|encryption)[_-]?key"
+    r"|authorization|credential|cookie|nonce"
 )
 _values: Final[set[str]] = set()
 

@@ -8,7 +8,7 @@ import pytest
 
 from host.text import redaction
 from host.text.redaction import HIDDEN
-from manager.recorder.contents.redaction import Redactor
+from manager.recorder.contents.redaction import Redactor, looks_random
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,134 @@ def test_json_stays_json_and_other_texts_stay_texts() -> None:
     assert Redactor().json_text("no json") == "no json"
     assert HIDDEN in Redactor().json_text('{"password": "cut of')  # nothing of it is shown
     assert Redactor().json_text("[" * 100_000).startswith("[[[")
+
+
+def key(prefix: str, length: int = 24) -> str:
+    """A key of this form; no real one, and put together here so that nothing takes it for one."""
+    return prefix + ("aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 8)[:length]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        key("SG.", 22) + "." + key("", 43), key("hvs."), key("hvb."), "AGE-SECRET-KEY-" + "1QX0Y9Z8" * 7,
+        key("whsec_"), key("glrt-"), key("xapp-1-"), key("GOCSPX-"), key("1//0"), key("rubygems_"),
+        key("dckr_pat_"), key("shpat_"), key("ATATT3x"), key("lin_api_"), key("ntn_"), key("PMAK-"),
+        key("HRKU-"), key("dapi"), key("glsa_"), key("dp.pt."), key("NRAK-"), key("sntrys_"), key("figd_"),
+        key("gsk_"), key("xai-"), key("pplx-"), key("r8_"), key("sbp_"), key("pscale_tkn_"), key("sq0atp-"),
+        key("tskey-auth-"), "key-" + "0123456789abcdef" * 2, "SK" + "0123456789abcdef" * 2,
+        "110201543:AA" + key("", 33), key("M", 24) + ".aB3dE6." + key("", 27),
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "$2b$12$" + key("", 53), "$6$salt$" + key("", 40),
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nMIIE\n-----END PGP PRIVATE KEY BLOCK-----",
+    ],
+)  # fmt: skip
+def test_keys_of_providers_are_hidden_without_a_name_beside_them(secret: str) -> None:
+    assert Redactor().text(f"see {secret} here") == f"see {HIDDEN} here"
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("redis://:pw@h:6379/0", f"redis://{HIDDEN}@h:6379/0"),
+        ("amqp://me:p@ss@h/x", f"amqp://{HIDDEN}@h/x"),
+        ("curl -u ann:abc http://h/", f"curl -u ann:{HIDDEN} http://h/"),
+        ("curl --user 'ann:abc' h", f"curl --user 'ann:{HIDDEN}' h"),
+        ("curl --proxy-user=ann:abc h", f"curl --proxy-user=ann:{HIDDEN} h"),
+        ("tool --password x run", f"tool --password {HIDDEN} run"),
+        ("tool --api-key=abc run", f"tool --api-key={HIDDEN} run"),
+        ("tool --auth-token 'two words' run", f"tool --auth-token {HIDDEN} run"),
+        ("sshpass -p abc ssh h", f"sshpass -p {HIDDEN} ssh h"),
+        ("mysql -u root -pabc shop", f"mysql -u root -p{HIDDEN} shop"),
+        ("docker login -u ann -p abc r.io", f"docker login -u ann -p {HIDDEN} r.io"),
+        ("redis-cli -h h -a abc ping", f"redis-cli -h h -a {HIDDEN} ping"),
+        ("openssl rsa -passin pass:abcd", f"openssl rsa -passin pass:{HIDDEN}"),
+        ("MYSQL_PWD=x mysql", f"MYSQL_PWD={HIDDEN} mysql"),
+        ("DB_PWD=abc", f"DB_PWD={HIDDEN}"),
+        ("export PASSWORD=abc", f"export PASSWORD={HIDDEN}"),
+        ("SECRET_KEY='two words'", f"SECRET_KEY='{HIDDEN}'"),
+        ('password: "correct horse battery"', f'password: "{HIDDEN}"'),
+        ("AccountName=a;AccountKey=Zm9vYmFyLw/+A==;E=b", f"AccountName=a;AccountKey={HIDDEN};E=b"),
+        ("PrivateKey = aGVsbG8vd29ybGQ=", f"PrivateKey = {HIDDEN}"),
+        ("X-Api-Key: abcdef", f"X-Api-Key: {HIDDEN}"),
+        ("Cookie: a=b; c=d", f"Cookie: {HIDDEN}"),
+        ("machine h login ann password abc", f"machine h login ann password {HIDDEN}"),
+        ("db.h:5432:shop:ann:abc", f"db.h:5432:shop:ann:{HIDDEN}"),
+        ("*:*:shop:ann:abc", f"*:*:shop:ann:{HIDDEN}"),
+        ("https://b/x?sv=1&sig=abc%3D&se=2", f"https://b/x?sv=1&sig={HIDDEN}&se=2"),
+        ("https://hooks.slack.com/services/T000000/B00/XXXX00", f"https://hooks.slack.com/services/{HIDDEN}"),
+        ("https://d/api/webhooks/1234/abcdefghijklmnop", f"https://d/api/webhooks/1234/{HIDDEN}"),
+    ],
+)
+def test_what_is_a_secret_by_its_place_is_hidden_and_the_rest_stays(text: str, hidden: str) -> None:
+    assert Redactor().text(text) == hidden
+    redactor = Redactor()
+    redactor.text(hidden)
+    assert redactor.text(hidden) == hidden  # hidden once
+
+
+@pytest.mark.parametrize(
+    ("words", "hidden"),
+    [
+        (["curl", "-u", "ann:abc", "http://h"], ["curl", "-u", f"ann:{HIDDEN}", "http://h"]),
+        (["tool", "--password", "two words"], ["tool", "--password", HIDDEN]),
+        (["tool", "--token", "abc", "--verbose"], ["tool", "--token", HIDDEN, "--verbose"]),
+        (["tool", "--max-tokens", "100"], ["tool", "--max-tokens", "100"]),
+        (["tool", "--password-file", "/run/x"], ["tool", "--password-file", "/run/x"]),
+        (["tool", "--password", "--verbose"], ["tool", "--password", "--verbose"]),
+        (["docker", "run", "-u", "1000:1000"], ["docker", "run", "-u", "1000:1000"]),
+    ],
+)
+def test_the_words_of_a_command_are_read_together(words: list[str], hidden: list[str]) -> None:
+    assert Redactor().value({"args": words}) == {"args": hidden}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run -u 1000:1000 -v /a:/b image",
+        "chown root:root file; docker exec -u root:root c sh",
+        "sort -u a.txt",
+        "the --token option must be set, the --password flag is optional",
+        "docker login --password-stdin < file",
+        "tool --max-tokens 4096 --token-limit 8 --secret-name db --api-key-file key.txt",
+        "OLDPWD=/home/me PWD=/home/me/project",
+        "TOKEN=$CI_JOB_TOKEN and PASSWORD=${DB_PASSWORD}",
+        'passwordLabel: "Enter your password here"',
+        "risk-assessment-report and a task-runner-configuration in disk-usage-overview",
+        "host:8080:a b",
+        "http://localhost:8080/path@v1 and mailto:me@example.org",
+        "src/components/Button/index.tsx and a/b/c/d/e/f",
+        "https://github.com/org/repo/pull/12/files#diff-1",
+        "12:30:45:678 INFO started",
+        "the cookie: a small file",
+        "login page: the password field is empty",
+        "keyboard=us monkey=1",
+        "3.10.1 SGML key-value pairs, r8 and xai, dapper",
+        "mysql -h db -P 3306 --protocol tcp",
+        "def compass(self, bypass: bool) -> None:",
+    ],
+)
+def test_texts_about_secrets_and_ordinary_commands_are_kept(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("word", "is_random"),
+    [
+        ("aB3dE6gH9jK2mN5pQ8s", False),  # 19 characters
+        ("aB3dE6gH9jK2mN5pQ8sT", True),  # 20
+        ("0123456789abcdef0123456789abcde", False),  # 31 digits
+        ("0123456789abcdef0123456789abcdef", True),  # 32
+        ("0123456789abcdef0123456789abcdef01234567", False),  # git's object names
+        ("0123456789abcdef0123456789abcdef0123456", True),
+        ("aB1aB1aB1aB1aB1aB1aB1", False),  # mixed, of 1.6 bits
+        ("aB3dE6gHaB3dE6gHaB3dE6gH", False),  # 3.0 bits
+        ("aB3dE6gH9jK2aB3dE6gH9jK2", True),  # 3.6 bits
+        ("abcDEF123abcDEFGHJK456mnp", False),  # 0.3 changes a character
+        ("aabBccDd1eefFggHh2jjK", True),  # 0.6
+        ("aB3dE6gH9jK2mN5pQ8sTt" + "uvwxyzuvwxyzuvwxyzuvwxyzuvwx", True),  # 20 changes in 49
+        ("aB3dE6gH9jK2mN5pQ8sTt" + "uvwxyzuvwxyzuvwxyzuvwxyzuvwxyz", False),  # 20 changes in 51
+    ],
+)
+def test_a_word_is_a_key_from_these_thresholds_on(word: str, is_random: bool) -> None:
+    assert looks_random(word) is is_random

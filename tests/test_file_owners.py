@@ -19,6 +19,7 @@ _PROJECT_WRITERS: Final = {
     "manager/client_files/editing/file_access.py": "adopt and its undo, the user's client files, team context",
     "workspace_server/config/edit.py": "tools enable, disable, allow, ask, deny, visibility",
     "workspace_server/internal_channel/provider_config.py": "changes of providers.json",
+    "workspace_server/sources/scripts/execution/script_confinement.py": "folders of git that a script may not make",
     "workspace_server/sources/language_servers/edits/applying.py": "lm_rename, code actions, formatting",
 }
 _PROJECT_READERS: Final = {
@@ -59,6 +60,7 @@ _OWN_WRITERS: Final = frozenset(
         "manager/tokens/token_file.py",
         "workspace_server/calls/suspension/request_state.py",
         "workspace_server/catalog/kept_meta_tools.py",
+        "workspace_server/processes/confinement.py",
         "workspace_server/config/load.py",
         "workspace_server/internal_channel/address.py",
         "workspace_server/secrets/sealed_file.py",
@@ -86,6 +88,7 @@ _NO_FILES: Final = {
     "host/command_line.py": "/dev/null",
     "host/processes/oom.py": "/proc",
     "workspace_server/startup/fork_server.py": "/proc",
+    "workspace_server/processes/launcher.py": "/proc",
     "agent/conversation/conversation.py": "replaces messages",
     "manager/team/registry/reader.py": "replaces entries",
     "workspace_server/catalog/active_sources.py": "replaces sources",

@@ -80,6 +80,11 @@ class HeldFolder:
         """
         os.unlink(self._place(name), dir_fd=self.descriptor)
 
+    def make_folder(self, name: str) -> None:
+        """Make a folder, if there is nothing of that name. Raises like `remove`."""
+        with suppress(FileExistsError):
+            os.mkdir(self._place(name), dir_fd=self.descriptor)
+
     def move(self, name: str, other: str) -> None:
         """Put a file of this folder in the place of another one. Raises like `remove`."""
         os.replace(

@@ -15,6 +15,7 @@ from host.command_line import Failure, confirm, is_json, json_option, print_json
 from host.own_token import own_headers
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
+from host.text.printable import printable
 from manager.cli.calls.options import open_log
 from manager.cli.calls.parameter_types import CallNumber
 from manager.cli.calls.verb import existing
@@ -44,13 +45,16 @@ _TONES: Final = {
     "--server", metavar="NAME", help="Send them to this server of the project instead, by its namespace."
 )
 @click.option(
-    "--dry-run/--send", "is_dry", default=True, help="Only say what would be sent (default), or send it."
+    "--dry-run/--send",
+    "is_dry",
+    default=None,
+    help="Only say what would be sent (default), or say it and send it.",
 )
 @click.option(
     "--assert",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Send the calls of an exported file; fail if a result differs.",
+    help="Take the calls of an exported file; with --send, fail if a result differs.",
 )
 @click.option(
     "--ignore",
@@ -66,7 +70,7 @@ def replay(
     numbers: tuple[int, ...],
     address: str | None,
     server: str | None,
-    is_dry: bool,
+    is_dry: bool | None,
     file: Path | None,
     ignored: tuple[str, ...],
     yes: bool,
@@ -76,16 +80,21 @@ def replay(
 
     Calls need recorded arguments: lmtb record on --contents. A recorded session is a test of your own MCP
     server: export it with lmtb calls export --contents --session DIGEST -o FILE, and run lmtb replay --assert
-    FILE --to URL; the exit code is 1 if a result differs or a call could not be sent.
+    FILE --to URL --send; the exit code is 1 if a result differs, a call could not be sent, or --send is
+    missing.
     """
     calls = _chosen(numbers, file)
     if address is not None and server is not None:
         raise click.UsageError("--to and --server both say where to: give one of them")
     if address is not None and urlsplit(address).scheme not in ("http", "https"):
         raise click.UsageError("--to needs an address such as http://127.0.0.1:8000/mcp")
-    if is_dry and file is None:
+    if is_dry is not False:
         _show_plan(calls, address, server, as_json=as_json)
+        if file is not None and is_dry is None:
+            raise SystemExit(1)  # who forgot --send must not believe that the results are the same
         return
+    if not (yes or as_json):
+        _show_calls(calls, address, server)
     done = _replayed(calls, address, server, _permission(yes), ignored)
     _report(done, as_json=as_json)
     wrong = {"different", "failed"} if file is None else {"different", "failed", "skipped", "sent"}
@@ -116,6 +125,13 @@ def _permission(yes: bool) -> Callable[[str], bool]:
         return given[tool]
 
     return may_write
+
+
+def _show_calls(calls: Sequence[RecordedCall], address: str | None, server: str | None) -> None:
+    """Show every argument before anything is asked or sent: a file may come from somebody else."""
+    for call in calls:
+        place = address or call.project or "-"
+        say(printable(f"{call.name}: {renamed(call.tool, server)} at {place} would {_would(call)}"))
 
 
 def _show_plan(

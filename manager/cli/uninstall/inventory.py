@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +29,26 @@ _STATE: Final = (
 )
 _RUNTIME: Final = ("manager.lock", "own-token", "control.sock", "internal", "run", "unsaved-state*")
 _PROGRAM: Final = "lm-tools-bridge"
+_WORKSPACE: Final = r"[a-z0-9-]+-[0-9a-f]{12}"
+_OUTSIDE: Final = re.compile(r"(?:\.lmtb|lmtb-\d+|lm-tools-bridge-\d+)-(?:[0-9a-f]{12}|[0-9a-f]{16})")
+"""Folders for sockets whose path would be too long elsewhere."""
+_SOCKETS: Final = r"[^/]+\.sock"
+_CONTENTS: Final = {
+    name: re.compile(rf"(?:{pattern}|(?:.*/)?\.[^/]+\.[0-9a-f]{{12}})")  # also what was never renamed
+    for name, pattern in {
+        "approvals": rf"(?:{_WORKSPACE}/)?(?:key|lock|spent/\d+-[0-9a-f]+)",
+        "client-files": r"lock|[a-z0-9-]+\.json",
+        "internal": rf"{_SOCKETS}|[^/]+\.json|\.?lock",
+        "lists": r"[0-9a-f]{16,64}[^/]*\.json",
+        "locks": r"[^/]+\.lock",
+        "logs": rf"(?:manager|template|agent-audit|agent-debug|{_WORKSPACE})(?:\.old)?\.log(?:\.\d+)?",
+        "run": r"[0-9a-f]{12}/.*",
+        "secrets": r"secrets\.[a-z.]+",
+        "tasks": rf"{_WORKSPACE}/(?:[0-9a-f]{{32}}\.(?:task|body)|lock)",
+        "trust": r"[0-9a-f]{32}\.json|lock",
+    }.items()
+}
+"""The files that we make in a folder. Somebody else may have a folder of this name in the same place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +61,7 @@ class Group:
         entries: existing files and folders.
         folders: folders of them that are removed, too, if they are empty then.
         is_secret: whether it is removed only after a question of its own.
+        is_whole: whether everything in its folders is ours, whatever its name.
     """
 
     name: str
@@ -47,13 +69,21 @@ class Group:
     entries: tuple[Path, ...]
     folders: tuple[Path, ...] = ()
     is_secret: bool = False
+    is_whole: bool = False
 
 
 def groups(paths: Paths, home: Path) -> list[Group]:
     """The groups that have at least one entry."""
     state, runtime = paths.state_dir, paths.runtime_dir
-    sockets = [paths.control_socket.parent, *home.glob(".lmtb-*")]
-    outside = [one for one in sockets if one != runtime and _is_own_folder(one)]
+    sockets = [
+        paths.control_socket.parent,
+        *(one for one in home.glob(".lmtb-*") if _OUTSIDE.fullmatch(one.name)),
+    ]
+    outside = [
+        folder
+        for folder in sockets
+        if folder != runtime and _is_own_folder(folder) and (_is_removed(folder) or _is_empty(folder))
+    ]
     running = [folder for folder in (runtime, *paths.former_dirs) if _is_own_folder(folder)]
     every = [
         Group("logs", "log files", _existing(state, ["logs"]), (state,)),
@@ -69,6 +99,7 @@ def groups(paths: Paths, home: Path) -> list[Group]:
             (*(path for folder in running for path in _existing(folder, _RUNTIME)), *dict.fromkeys(outside)),
             (*running, state),
         ),
+        Group("caches", "downloads of script tools", _caches(home), is_whole=True),
         Group("completion", "completion scripts of shells", tuple(_completion(home))),
         Group("secrets", "stored tokens and logins", _existing(state, ["secrets"]), (state,), is_secret=True),
     ]
@@ -99,8 +130,34 @@ def _completion(home: Path) -> Iterator[Path]:
         yield from (path for path in places(shell, os.environ, home) if path.is_file())
 
 
+def _caches(home: Path) -> tuple[Path, ...]:
+    folder = home / ".cache" / _PROGRAM / "scripts"
+    return (folder,) if _is_own_folder(folder) else ()
+
+
 def _existing(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
-    return tuple(path for pattern in patterns for path in sorted(folder.glob(pattern)))
+    found = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+    return tuple(path for path in found if _is_removed(path) or _is_empty(path))
+
+
+def own_files(entry: Path) -> Iterator[Path]:
+    """What of an entry is ours: itself, or of a folder the files that we make in it."""
+    pattern = re.compile(_SOCKETS) if _OUTSIDE.fullmatch(entry.name) else _CONTENTS.get(entry.name)
+    if entry.is_symlink() or not entry.is_dir():
+        yield entry
+    elif pattern is not None:
+        for folder, _, names in os.walk(entry):  # follows no link
+            files = (Path(folder, name) for name in names)
+            yield from (file for file in files if pattern.fullmatch(file.relative_to(entry).as_posix()))
+
+
+def _is_removed(entry: Path) -> bool:
+    """Whether something of an entry is ours."""
+    return next(own_files(entry), None) is not None
+
+
+def _is_empty(entry: Path) -> bool:
+    return not any(files for _, _, files in os.walk(entry))
 
 
 def _is_own_folder(path: Path) -> bool:

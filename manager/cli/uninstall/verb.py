@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
+from host.files.private_folder import remove
 from host.text.printable import printable
 from manager.cli.lifecycle.stop import stop
 from manager.cli.output.manager_access import user_paths
@@ -21,7 +21,7 @@ from manager.cli.service.facts import gather
 from manager.cli.service.plan import Plan, removal
 from manager.cli.service.verb import carry_out, show
 from manager.cli.uninstall.client_entries import ClientEntries
-from manager.cli.uninstall.inventory import Group, groups, remains
+from manager.cli.uninstall.inventory import Group, groups, own_files, remains
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 
@@ -136,15 +136,24 @@ def _remove(chosen: list[str], paths: Paths) -> None:
 def _remove_group(group: Group) -> None:
     try:
         for entry in group.entries:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink(missing_ok=True)
+            if group.is_whole:
+                remove(entry)  # package managers close folders to themselves
+                continue
+            for file in own_files(entry):
+                file.unlink(missing_ok=True)
+            _remove_empty(entry)
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", "remove it yourself, then try again") from error
     for folder in group.folders:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
+
+
+def _remove_empty(entry: Path) -> None:
+    """Remove a folder and those in it, as far as they are empty by now: files of others keep theirs."""
+    for folder, _, _ in os.walk(entry, topdown=False):
+        if not any(Path(folder).iterdir()):
+            Path(folder).rmdir()
 
 
 def _empty_keyring(paths: Paths) -> None:

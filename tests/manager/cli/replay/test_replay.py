@@ -97,32 +97,61 @@ def test_nothing_is_sent_unless_asked_for(session: Session) -> None:
     assert session.manager.status()["recorder"]["written"] == before
 
 
-def test_the_same_server_gives_the_same_results(session: Session) -> None:
+def test_a_file_is_shown_with_its_arguments_and_not_sent_unless_asked_for(session: Session) -> None:
+    before = len(recorded(session))
     code, told = session.replay("--assert", str(session.file), "--yes")
+    assert (code, told["dryRun"]) == (1, True), "a test that forgot --send must not pass"
+    assert {"city": "Oslo"} in [call["arguments"] for call in told["calls"]]
+    assert session.replay("--assert", str(session.file), "--dry-run")[0] == 0
+    assert len(recorded(session)) == before
+
+
+def test_every_call_is_shown_before_a_question(session: Session, tmp_path: Path) -> None:
+    file = tmp_path / "hostile.jsonl"
+    lines = [json.loads(line) for line in session.file.read_text().splitlines()]
+    writing = next(line for line in lines if line["tool"] == "weather__report")
+    calls = [
+        {
+            **writing,
+            "contents": {**writing["contents"], "arguments": json.dumps({"city": f"rm -rf {n}\x1b[2J"})},
+        }
+        for n in range(3)
+    ]
+    file.write_text("".join(json.dumps(call) + "\n" for call in calls))
+    done = session.manager.lmtb("replay", "--assert", str(file), "--send")
+    assert done.returncode == 1
+    assert [f"rm -rf {n}" in done.stdout for n in range(3)] == [True] * 3
+    assert "\x1b" not in done.stdout
+
+
+def test_the_same_server_gives_the_same_results(session: Session) -> None:
+    code, told = session.replay("--assert", str(session.file), "--send", "--yes")
     assert (code, told["counts"]) == (0, {"same": 4}), told
 
 
 def test_a_changed_server_shows_exactly_the_changes(session: Session, changed: str) -> None:
-    code, told = session.replay("--assert", str(session.file), "--to", changed, "--yes")
+    code, told = session.replay("--assert", str(session.file), "--send", "--to", changed, "--yes")
     assert code == 1
     cities, oslo, rome, report = told["calls"]
     assert (cities["outcome"], report["outcome"]) == ("same", "same")
     assert places(oslo) == {"/structuredContent/rain": "removed", "/structuredContent/wind": "added"}
     assert places(rome) == {**places(oslo), "/structuredContent/degrees": "changed"}
-    shown = session.manager.lmtb("replay", "--assert", str(session.file), "--to", changed, "--yes").stdout
+    shown = session.manager.lmtb(
+        "replay", "--assert", str(session.file), "--send", "--to", changed, "--yes"
+    ).stdout
     assert "/structuredContent/degrees: 20 → 21" in shown
     assert "2 of 4 results are the same as recorded" in shown
 
 
 def test_another_server_of_the_project_is_compared(session: Session) -> None:
-    code, told = session.replay("--assert", str(session.file), "--server", "later", "--yes")
+    code, told = session.replay("--assert", str(session.file), "--send", "--server", "later", "--yes")
     assert (code, told["counts"]) == (1, {"same": 2, "different": 2}), told
     assert [call["tool"] for call in told["calls"]][1:3] == ["later__forecast"] * 2
     assert places(told["calls"][1]) == {
         "/structuredContent/rain": "removed",
         "/structuredContent/wind": "added",
     }
-    code, told = session.replay("--assert", str(session.file), "--server", "nobody", "--yes")
+    code, told = session.replay("--assert", str(session.file), "--send", "--server", "nobody", "--yes")
     assert (code, told["error"]["reason"]) == (1, "unknown_server")
     assert (
         session.manager.lmtb("replay", "3", "--server", "a", "--to", "http://127.0.0.1:9/mcp").returncode == 2
@@ -146,7 +175,7 @@ def test_ignored_places_do_not_fail_the_test(session: Session, changed: str) -> 
         for place in ("/structuredContent/", "/content/0/text/")
         for member in ("rain", "wind", "degrees")
     ]
-    code, told = session.replay("--assert", str(session.file), "--to", changed, "--yes", *ignored)
+    code, told = session.replay("--assert", str(session.file), "--send", "--to", changed, "--yes", *ignored)
     assert (code, told["counts"]) == (0, {"same": 4}), told
 
 
@@ -171,7 +200,7 @@ def recorded(session: Session) -> list[Any]:
 def test_a_tool_that_the_server_no_longer_has_fails_the_test(session: Session, tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
     file.write_text(session.file.read_text().replace("weather__cities", "weather__towns"))
-    code, told = session.replay("--assert", str(file), "--yes")
+    code, told = session.replay("--assert", str(file), "--send", "--yes")
     assert (code, told["counts"]) == (1, {"failed": 1, "same": 3})
     assert told["calls"][0]["why"] == "the server has no such tool"
 

@@ -224,3 +224,51 @@ def test_values_are_looked_up() -> None:
     assert value_at("{}", PATH) is None
     assert value_at('{"servers": {}}', PATH) is None
     assert value_at('{"servers": {"ours": {"a": [1]}}}', PATH) == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            '{\n  "servers": {\n    "ours": {\n      "url": "old"\n    },\n    "b": 1\n  }\n}\n',
+            '{\n  "servers": {\n    "ours": {\n      "url": "http://127.0.0.1:5/mcp",\n      "on": true\n    },\n    "b": 1\n  }\n}\n',
+            id="over several lines stays so",
+        ),
+        pytest.param(
+            '{\r\n\t"servers": {\r\n\t\t"ours": {\r\n\t\t\t"url": "old"\r\n\t\t}\r\n\t}\r\n}\r\n',
+            '{\r\n\t"servers": {\r\n\t\t"ours": {\r\n\t\t\t"url": "http://127.0.0.1:5/mcp",\r\n\t\t\t"on": true\r\n\t\t}\r\n\t}\r\n}\r\n',
+            id="with tabs and the line ends of the file",
+        ),
+        pytest.param(
+            '{\n  "servers": {\n    "ours": {"url": "old"}\n  }\n}\n',
+            '{\n  "servers": {\n    "ours": {"url": "http://127.0.0.1:5/mcp", "on": true}\n  }\n}\n',
+            id="in one line stays so",
+        ),
+        pytest.param(
+            '{\n  "servers": {\n    "ours": null\n  }\n}\n',
+            '{\n  "servers": {\n    "ours": {\n      "url": "http://127.0.0.1:5/mcp",\n      "on": true\n    }\n  }\n}\n',
+            id="a single value becomes lines in a file of lines",
+        ),
+        pytest.param(
+            '{"servers":{"ours":null}}',
+            '{"servers":{"ours":{"url":"http://127.0.0.1:5/mcp","on":true}}}',
+            id="and stays in the line of a file of one line",
+        ),
+        pytest.param(
+            '{"servers": {"ours": {\n "url": "old"}}}',
+            '{"servers": {"ours": {\n  "url": "http://127.0.0.1:5/mcp",\n  "on": true\n}}}',
+            id="an object over lines in a line begins at the indent of that line",
+        ),
+    ],
+)
+def test_a_replaced_entry_has_the_layout_of_the_old_one(before: str, after: str) -> None:
+    assert edited(before) == after
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("behind", ["", ',@    "b": 1'])
+def test_an_entry_over_several_lines_is_removed_with_its_lines(end: str, behind: str) -> None:
+    lines = '{@  "servers": {@    "a": 1,@    "ours": {@      "url": "x",@      "on": true@    }BEHIND@  }@}@'
+    text = lines.replace("BEHIND", behind).replace("@", end)
+    rest = '{@  "servers": {@    "a": 1BEHIND@  }@}@'.replace("BEHIND", behind).replace("@", end)
+    assert removed(text) == rest

@@ -127,9 +127,9 @@ def _git_places(git: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         return (), ()
     if not stat.S_ISDIR(status.st_mode):
         return (), (git,)
-    for name in _MADE:
-        with suppress(OSError):
-            (git / name).mkdir()
+    with suppress(OSError, UnsafePathError), project_file.held(git) as folder:
+        for name in _MADE:
+            folder.make_folder(name)
     entries = {git / name: _status(git / name) for name in _OF_GIT}
     present = {place: found.st_mode for place, found in entries.items() if found is not None}
     if any(map(stat.S_ISLNK, present.values())):

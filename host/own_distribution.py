@@ -80,7 +80,7 @@ class OwnDistribution:
 
     def _pip(self) -> list[str]:
         if self.installer == "pip":
-            return [self.python, "-m", "pip", "install"]
+            return [self.python, "-I", "-m", "pip", "install"]  # else a folder could bring its own pip
         return ["uv", "pip", "install", "--python", self.python]
 
 

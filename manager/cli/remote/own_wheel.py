@@ -41,8 +41,8 @@ def _build(sources: Path, folder: Path) -> Path:
     if uv := shutil.which("uv"):
         command = [uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(sources)]
     else:
-        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder),
-                   str(sources)]  # fmt: skip
+        options = ("--quiet", "--no-deps", "--wheel-dir", str(folder))
+        command = [sys.executable, "-I", "-m", "pip", "wheel", *options, str(sources)]
     try:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_BUILD_S)
     except (OSError, subprocess.SubprocessError) as error:

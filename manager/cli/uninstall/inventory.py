@@ -122,7 +122,7 @@ def removal_command(prefix: Path) -> str:
         return f"pipx uninstall {_PROGRAM}"
     if is_in_cache(prefix):
         return "uv cache prune"
-    return f"{sys.executable} -m pip uninstall {_PROGRAM}"
+    return f"{sys.executable} -I -m pip uninstall {_PROGRAM}"
 
 
 def _completion(home: Path) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from manager.configuration.paths import Paths
     [
         ("uv-receipt.toml", "uv tool uninstall lm-tools-bridge"),
         ("pipx_metadata.json", "pipx uninstall lm-tools-bridge"),
-        ("pyvenv.cfg", f"{sys.executable} -m pip uninstall lm-tools-bridge"),
+        ("pyvenv.cfg", f"{sys.executable} -I -m pip uninstall lm-tools-bridge"),
     ],
 )
 def test_program_is_removed_by_what_installed_it(tmp_path: Path, mark: str, command: str) -> None:

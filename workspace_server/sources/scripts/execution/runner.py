@@ -72,8 +72,8 @@ def python(script: Path, folder: Path, libraries: Sequence[Path]) -> tuple[str, 
 
     `folder` comes first on the import path, then the libraries.
     """
-    flags = ("-I", "-B", "-X", "utf8")
-    return (sys.executable, *flags, PRELUDE, str(script), str(folder), *map(str, libraries), LIBRARY)
+    paths = (str(script), str(folder), *map(str, libraries), LIBRARY)
+    return (sys.executable, "-I", "-B", "-X", "utf8", PRELUDE, *paths)
 
 
 class Runner:

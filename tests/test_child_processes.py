@@ -1,0 +1,207 @@
+"""Every place that starts a process is named here, with whose program it runs and what proves that this is safe.
+
+A program that a project brings runs only by way of `workspace_server/processes/`, after trust and with a mark.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import pytest
+
+_ROOT: Final = Path(__file__).parent.parent
+_PACKAGES: Final = ("agent", "host", "http_server", "manager", "protocol", "workspace_server")
+_STARTS: Final = {
+    "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
+    "multiprocessing": {"Process", "Pool", "get_context"},
+    "os": {
+        "execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe", "fork", "forkpty", "popen",
+        "posix_spawn", "posix_spawnp", "spawnl", "spawnle", "spawnlp", "spawnv", "spawnve", "spawnvp", "startfile",
+        "system",
+    },
+    "pty": {"fork", "spawn"},
+    "subprocess": {"Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"},
+    "webbrowser": {"get", "open", "open_new", "open_new_tab"},
+}  # fmt: skip
+_SHELLS: Final = frozenset({"create_subprocess_shell", "getoutput", "getstatusoutput", "popen", "system"})
+
+Program = Literal["ours", "the system's", "a configured one"]
+
+
+class Start(NamedTuple):
+    """Whose program a module starts, and the attack that is tried against it (`attacks.toml`)."""
+
+    program: Program
+    attack: str
+
+
+_OURS: Final = Start("ours", "Opening a project runs something of it")
+_SYSTEM: Final = Start("the system's", "Shell characters in arguments")
+_HOST: Final = Start(
+    "the system's", "An address, or an entry of the file of hosts, holds an option of ssh or docker"
+)
+_OPENING: Final = Start("a configured one", "Opening a project runs something of it")
+
+STARTS: Final = {
+    "agent/command_line/wizard.py": _OURS,
+    "agent/local_tools/command_process.py": Start(
+        "a configured one", "A command discards work, writes outside"
+    ),
+    "agent/local_tools/command_watch.py": _OURS,
+    "agent/manager_client/elicitation.py": Start("the system's", "Links in results"),
+    "agent/manager_client/starting.py": _OURS,
+    "agent/slash_commands/lmtb.py": _OURS,
+    "manager/cli/access/ui.py": Start("the system's", "A ticket of the page is guessed"),
+    "manager/cli/agent_process.py": _OURS,
+    "manager/cli/completion/suggestions.py": _OURS,
+    "manager/cli/demo/sandbox.py": _OURS,
+    "manager/cli/demo/terminal.py": _OURS,
+    "manager/cli/remote/hosts.py": _HOST,
+    "manager/cli/remote/installing.py": Start("the system's", "Wheels are changed on their way to a host"),
+    "manager/cli/remote/own_wheel.py": Start("the system's", "Wheels are changed on their way to a host"),
+    "manager/cli/remote/verb.py": _HOST,
+    "manager/cli/service/systemctl.py": _SYSTEM,
+    "manager/cli/uninstall/verb.py": _OURS,
+    "manager/cli/workspace_command.py": _OURS,
+    "manager/page/acting/command.py": Start("ours", "Options in arguments and in names of files"),
+    "manager/page/acting/sign_in.py": _OURS,
+    "manager/startup/replacement.py": _OURS,
+    "manager/stdio_bridge/detached.py": _OURS,
+    "manager/stdio_bridge/manager_start.py": _OURS,
+    "manager/supervision/processes/fork_server.py": _OURS,
+    "manager/supervision/processes/process.py": _OURS,
+    "manager/tunnel/near_end.py": _HOST,
+    "workspace_server/command/sign_in.py": Start("the system's", "A login at a remote server is misdirected"),
+    "workspace_server/processes/confinement.py": Start(
+        "ours", "A fenced script writes, signals or gains rights"
+    ),
+    "workspace_server/processes/launcher.py": _OPENING,
+    "workspace_server/processes/spawn.py": _OPENING,
+    "workspace_server/sources/builtin/search/files/read_ahead.py": _OURS,
+    "workspace_server/sources/builtin/search/matching/process.py": Start(
+        "the system's", "Options in arguments and in names of files"
+    ),
+    "workspace_server/sources/language_servers/kinds/version.py": Start(
+        "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
+    ),
+    "workspace_server/startup/fork_server.py": _OURS,
+}
+
+COMMANDS: Final = {
+    "workspace_server/processes/login_shell.py": Start(
+        "the system's", "Variables that make programs load code"
+    ),
+    "workspace_server/sources/language_servers/session/pool.py": Start(
+        "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
+    ),
+    "workspace_server/sources/language_servers/session/server_process/fence.py": Start(
+        "a configured one", "A language server that runs without trust is led all the same"
+    ),
+    "workspace_server/sources/mcp/stdio/source.py": _OPENING,
+    "workspace_server/sources/scripts/execution/runner.py": Start(
+        "a configured one", "A fenced script writes, signals or gains rights outside"
+    ),
+}
+"""Modules that make a `Command`, which `workspace_server/processes/spawn.py` starts."""
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for package in _PACKAGES:
+        for file in sorted((_ROOT / package).rglob("*.py")):
+            yield file.relative_to(_ROOT).as_posix(), ast.parse(file.read_text("utf-8"))
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Each call, with the last two names of what is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            owner = (
+                called.value.id
+                if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
+                else ""
+            )
+            name = (
+                called.attr
+                if isinstance(called, ast.Attribute)
+                else called.id
+                if isinstance(called, ast.Name)
+                else ""
+            )
+            yield f"{owner}.{name}", node
+
+
+def _references(tree: ast.AST) -> set[str]:
+    """What starts a process and is named in a module, called or handed on, whatever it was imported as."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in _STARTS.get(node.value.id, ()):
+                found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and node.module in _STARTS:
+            found |= {alias.name for alias in node.names if alias.name in _STARTS[node.module]}
+    return found - {"Popen"} | ({"Popen"} if _makes_popen(tree) else set())
+
+
+def _makes_popen(tree: ast.AST) -> bool:
+    """Whether a process is started, not only named as a type."""
+    return any(name in ("subprocess.Popen", ".Popen") for name, _ in _calls(tree))
+
+
+def _is_option(element: ast.expr) -> bool:
+    return isinstance(element, ast.Constant) and str(element.value).startswith("-")
+
+
+def _attacks() -> list[str]:
+    groups = tomllib.loads((_ROOT / "scripts" / "reliability" / "attacks.toml").read_text("utf-8"))["group"]
+    return [row["what"] for group in groups for row in group["row"] if row.get("tests")]
+
+
+def test_every_module_that_starts_a_process_has_a_row() -> None:
+    assert {name for name, tree in _modules() if _references(tree)} == STARTS.keys()
+
+
+def test_every_module_that_makes_a_command_has_a_row() -> None:
+    made = {
+        name
+        for name, tree in _modules()
+        if name.startswith("workspace_server/") and "/command/" not in name
+        for called, _ in _calls(tree)
+        if called == ".Command"
+    }
+    assert made == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("module", sorted(STARTS | COMMANDS))
+def test_every_row_is_tried_as_an_attack(module: str) -> None:
+    attack = (STARTS | COMMANDS)[module].attack
+    assert [what for what in _attacks() if what.startswith(attack)]
+
+
+def test_no_process_is_started_by_way_of_a_shell_that_reads_a_text() -> None:
+    """The agent's commands are an exception that a person sees: there the shell is named as the program."""
+    through_shells = {
+        name
+        for name, tree in _modules()
+        for _, call in _calls(tree)
+        if any(keyword.arg == "shell" for keyword in call.keywords) or _references(call) & _SHELLS
+    }
+    assert not through_shells
+
+
+def test_our_own_python_is_started_without_the_folder_it_is_in() -> None:
+    """Without `-I`, a module of the project's folder would be imported instead of ours."""
+    wrong = {
+        f"{name}:{node.lineno}"
+        for name, tree in _modules()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.List, ast.Tuple)) and any(map(_is_option, node.elts))
+        for first, second in pairwise(node.elts)
+        if ast.unparse(first) == "sys.executable" and not ast.unparse(second).startswith(("'-I'", "*('-I'"))
+    }
+    assert not wrong

@@ -61,6 +61,7 @@ _OWN_WRITERS: Final = frozenset(
         "workspace_server/calls/suspension/request_state.py",
         "workspace_server/catalog/kept_meta_tools.py",
         "workspace_server/processes/confinement.py",
+        "workspace_server/sources/language_servers/session/server_process/fence.py",
         "workspace_server/config/load.py",
         "workspace_server/internal_channel/address.py",
         "workspace_server/secrets/sealed_file.py",

@@ -72,7 +72,7 @@ async def test_the_official_client_uses_all_of_a_half_modern_server(
             assert "note:1" in {str(one.uri) for one in (await client.list_resources()).resources}
             called = await client.call_tool(f"{prefix}count", {})
             assert called.structured_content == {"n": 1}
-            assert called.content[0].text == '{"n":1}'
+            assert called.content == [], "no text is made up for a client that nobody measured"
             note = await client.read_resource("note:1")
             assert note.contents[0].text == "a note"
         assert "TOOL_MEMBERS_REMOVED" in await codes(project.modern)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +19,31 @@ from support.servers.models.model_server import Refuse
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]
 
-FAKE_SUDO = '#!/bin/sh\nshift\nprintf %s "$("$SUDO_ASKPASS" p)" | sha256sum > digest\nexec "$@"\n'
+SET_UID_SUDO = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int count, char **words) {  // what sudo does with -A, as far as it matters here
+    char line[200] = "";
+    int ends[2];
+    if (count < 3 || pipe(ends) != 0) return 1;
+    if (fork() == 0) {
+        dup2(ends[1], 1);
+        close(ends[0]);
+        execl(getenv("SUDO_ASKPASS"), "askpass", "password:", (char *)0);
+        _exit(1);
+    }
+    close(ends[1]);
+    if (!fgets(line, sizeof line, fdopen(ends[0], "r"))) return 1;
+    line[strcspn(line, "\n")] = 0;
+    FILE *digest = popen("sha256sum > digest", "w");
+    fputs(line, digest);
+    pclose(digest);
+    execvp(words[2], words + 2);
+    return 1;
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +80,10 @@ def test_what_is_typed_before_a_question_does_not_answer_it(manager: ManagerProc
         assert "User denied execution" in desk.model.requests[1].results[0]
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or shutil.which("cc") is None,
+    reason="only root can make a set-uid file of root, and cc has to be there",
+)
 def test_a_password_is_typed_unseen_and_kept_nowhere(manager: ManagerProcess, tmp_path: Path) -> None:
     canary = "c4n4ry-$x`y`'\""
     turns = (command("sudo echo became root"), say("Done as root."))
@@ -59,13 +91,15 @@ def test_a_password_is_typed_unseen_and_kept_nowhere(manager: ManagerProcess, tm
     with agent_desk(manager, tmp_path, *turns, settings=settings) as desk:
         program = tmp_path / "bin" / "sudo"
         program.parent.mkdir()
-        program.write_text(FAKE_SUDO)
-        program.chmod(0o755)
+        source = tmp_path / "sudo.c"
+        source.write_text(SET_UID_SUDO)
+        subprocess.run(["cc", "-w", "-o", str(program), str(source)], check=True)
+        program.chmod(0o4755)
         desk.environ["PATH"] = f"{program.parent}:{desk.environ['PATH']}"
         with desk.agent(rows=40) as terminal:
             terminal.sees("HIL: ACTIVE")
             terminal.press("become root\r")
-            terminal.sees("Execute? ([y]/n):")
+            terminal.sees("Execute? (y/[n]):")
             terminal.press("y\r")
             shown = terminal.sees("[sudo] password:")
             assert "╭─ SUDO ─" in shown

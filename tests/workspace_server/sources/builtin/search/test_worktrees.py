@@ -81,6 +81,20 @@ async def test_a_kept_list_notices_that_the_common_exclude_file_changed(tmp_path
     assert (await find_files(workspace, where, 9, settings)).items == ()
 
 
+async def test_a_kept_list_notices_that_the_exclude_file_of_a_repository_inside_changed(
+    tmp_path: Path,
+) -> None:
+    main = repository(tmp_path / "main")
+    inner = repository(main / "inner")
+    excluded(inner)
+    settings = settings_of("python", tmp_path)
+    where, workspace = Where("k.secret", "/query"), workspace_of(main)
+    assert len((await find_files(workspace, where, 9, settings)).items) == 1
+    (inner / ".git/info").mkdir(exist_ok=True)
+    (inner / ".git/info/exclude").write_text("*.secret\n")
+    assert (await find_files(workspace, where, 9, settings)).items == ()
+
+
 @pytest.mark.parametrize("is_worktree", [False, True])
 async def test_the_excludes_file_that_the_repository_names_counts(tmp_path: Path, is_worktree: bool) -> None:
     main = repository(tmp_path / "main")

@@ -28,6 +28,7 @@ from workspace_server.sources.builtin.search.files.entries import (
 )
 from workspace_server.sources.builtin.search.files.ignore import (
     IgnoreLevel,
+    exclude_file,
     read_ignore_file,
 )
 from workspace_server.sources.builtin.search.files.names import NameTest
@@ -276,11 +277,13 @@ def _rules_inside(place: Place, names: set[str]) -> tuple[IgnoreLevel | None, Na
     present = _WITH_RULES & names
     if not present:
         return place.level, place.suspects, _NO_FILES
-    paths = [f"{place.path}/{name}" for name in IGNORE_FILES if name in present]
-    stamps = tuple((path, stamp_of(path)) for path in paths)  # before they are read
     folder = Path(place.path)
-    read = tuple(read_ignore_file(folder / name) if name in present else None for name in IGNORE_FILES)
     repository = NEVER_SEARCHED in present and (folder / NEVER_SEARCHED).exists()
+    files = [folder / name if name in present else None for name in IGNORE_FILES]
+    if repository and place.base:  # the folder's own is read once for the whole tree
+        files.append(exclude_file(folder))
+    stamps = tuple((str(path), stamp_of(str(path))) for path in files if path)  # before they are read
+    read = tuple(read_ignore_file(path) if path else None for path in files)
     if not (repository or any(read)):
         return place.level, place.suspects, stamps
     suspects = place.suspects

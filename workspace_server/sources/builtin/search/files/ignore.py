@@ -21,6 +21,9 @@ from workspace_server.sources.builtin.search.files.entries import IGNORE_FILES
 from workspace_server.sources.builtin.search.files.names import NameTest
 from workspace_server.sources.builtin.search.files.patterns import MAX_LENGTH, BadGlob, glob_regex
 
+EXCLUDE: Final = "info/exclude"
+OF_REPOSITORY: Final = frozenset({".gitignore", EXCLUDE})
+"""Files whose rules do not reach into a repository inside theirs."""
 MAX_LINES: Final = 10_000
 """Number of lines that are read from one ignore file."""
 
@@ -60,7 +63,7 @@ class IgnoreLevel:
     """The ignore files of one directory, linked to those above it.
 
     `base` is the directory relative to the folder, with a `/` at its end ("" for the folder itself);
-    `files` are in the order of `IGNORE_FILES`.
+    `files` are in the order of `IGNORE_FILES`, and then `info/exclude` of a repository inside the folder.
     """
 
     parent: IgnoreLevel | None
@@ -97,10 +100,15 @@ def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, s
     found: list[Path] = []
     if rules.use_global_ignore_files and (shared := global_ignore_file(folder, environ)):
         found.append(shared)
-    repository = shared_repository(folder)
-    if rules.use_ignore_files and repository is not None and (repository / "info/exclude").is_file():
-        found.append(repository / "info/exclude")
+    if rules.use_ignore_files and (exclude := exclude_file(folder)) and exclude.is_file():
+        found.append(exclude)
     return tuple(found)
+
+
+def exclude_file(root: Path) -> Path | None:
+    """The path of `info/exclude` of the repository whose working tree is at `root`; None without one."""
+    repository = shared_repository(root)
+    return repository / EXCLUDE if repository else None
 
 
 def read_ignore_file(path: Path) -> IgnoreFile | None:
@@ -147,6 +155,8 @@ def enter(directory: Path, base: str, parent: IgnoreLevel | None, rules: SearchR
         return None
     files = tuple(read_ignore_file(directory / name) for name in IGNORE_FILES)
     repository = (directory / ".git").exists()
+    if repository and base and (exclude := exclude_file(directory)):
+        files += (read_ignore_file(exclude),)
     if not repository and not any(files):
         return parent
     return IgnoreLevel(parent, base, files, repository)
@@ -158,14 +168,14 @@ def is_ignored(relative: str, level: IgnoreLevel | None, extra: tuple[IgnoreFile
     The directories above the path are not checked, because a walk never enters an ignored directory. `extra`
     are the rules of `extra_ignore_files`, in that order.
     """
-    for kind, name in enumerate(IGNORE_FILES):
+    for kind, name in enumerate((*IGNORE_FILES, EXCLUDE)):
         current = level
         while current is not None:
-            file = current.files[kind]
+            file = current.files[kind] if kind < len(current.files) else None
             verdict = file.verdict(relative[len(current.base) :]) if file else None
             if verdict is not None:
                 return verdict
-            if name == ".gitignore" and current.repository:
+            if current.repository and name in OF_REPOSITORY:
                 break
             current = current.parent
     for file in reversed(extra):

@@ -64,6 +64,35 @@ CASES = {
         [".gitignore", "keep.txt", "mod/.ignore", "mod/a.log"],
     ),
     "info exclude": ({".git/info/exclude": "secret\n", "secret": "", "x/secret": ""}, ["keep.txt"]),
+    "info exclude of a repository inside": (
+        {
+            "mod/.git/info/exclude": "secret\n/top\n",
+            "secret": "",
+            "mod/x/secret": "",
+            "mod/top": "",
+            "mod/x/top": "",
+        },
+        ["keep.txt", "mod/x/top", "secret"],
+    ),
+    "info exclude of a submodule inside": (
+        {
+            ".git/modules/mod/info/exclude": "secret\n",
+            "mod/.git": "gitdir: ../.git/modules/mod\n",
+            "mod/.gitignore": "!x/secret\n",
+            "mod/secret": "",
+            "mod/x/secret": "",
+        },
+        ["keep.txt", "mod/.gitignore", "mod/x/secret"],
+    ),
+    "info exclude ends at a repository inside": (
+        {
+            "mod/.git/info/exclude": "secret\n",
+            "mod/sub/.git/HEAD": "",
+            "mod/secret": "",
+            "mod/sub/secret": "",
+        },
+        ["keep.txt", "mod/sub/secret"],
+    ),
     "comments and blanks": (
         {".gitignore": "# x\n\n\\#y\n[\nz  \n", "# x": "", "#y": "", "z": "", "[": ""},
         ["# x", ".gitignore", "[", "keep.txt"],

@@ -187,7 +187,7 @@ def _ask_kernel(
             kernel.sendto(request, (0, 0))
             answer = kernel.recv(4096)
         except OSError:
-            _close_kernel_socket()  # a late answer would be taken for that of the next request
+            close_kernel_socket()  # a late answer would be taken for that of the next request
             raise
     _length, kind, *_ = _HEADER.unpack_from(answer)
     if kind != _SOCK_DIAG_BY_FAMILY:
@@ -205,7 +205,11 @@ def _kernel_socket() -> socket.socket:
     return _kernel
 
 
-def _close_kernel_socket() -> None:
+def close_kernel_socket() -> None:
+    """Close the socket for requests to the kernel; the next request opens it again.
+
+    A process that forks must do so before: the child would take whatever has the number later for it.
+    """
     global _kernel  # noqa: PLW0603  see above
     if _kernel is not None:
         _kernel.close()

@@ -29,6 +29,9 @@ from workspace_server.startup import process, warm_up
 
 HAS_THREADS: Final = 3
 """Exit code if a library started a thread: its locks would stay locked for ever after a fork."""
+KEEPS_DESCRIPTORS: Final = 4
+"""Exit code if loading left a file or socket open. Forked servers close it by its number, and its object
+would close whatever gets that number next, such as the event loop's own socket."""
 _OURS: Final = frozenset({"__main__", "host", "http_server", "protocol", "workspace_server"})
 _ARGUMENTS_START, _ENVIRONMENT_END = 45, 48
 """Positions of these addresses in `/proc/self/stat`, counted from the field after the name."""
@@ -45,7 +48,11 @@ class _ForkRequest(NamedTuple):
 def main() -> NoReturn:
     """Run the fork server; in a forked child, run the workspace server."""
     channel = _take_channel()
+    before = os.listdir("/proc/self/fd")
     warm_up.run()
+    if os.listdir("/proc/self/fd") != before:
+        log.error("fork_server_keeps_descriptors")
+        os._exit(KEEPS_DESCRIPTORS)
     if len(os.listdir("/proc/self/task")) != 1:
         log.error("fork_server_has_threads")
         os._exit(HAS_THREADS)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from host.files.private_folder import temporary_folder
+from host.peers.peer_uid import close_kernel_socket
 from protocol import headers, inbound, jsonrpc, names
 from protocol.internal.launch import Folders, LaunchInstructions
 from protocol.versions import MODERN_REVISIONS
@@ -49,6 +50,7 @@ def run() -> None:
     except Exception as fault:  # noqa: BLE001  the servers load what is missing themselves
         log.fault("warm_up_failed", fault)
     _clear_caches()
+    close_kernel_socket()
 
 
 async def _run(folder: Path) -> None:

@@ -81,6 +81,15 @@ def test_after_a_kernel_answer_proc_is_not_searched(monkeypatch: pytest.MonkeyPa
         assert ask(accepted) == os.geteuid()
 
 
+def test_after_its_socket_was_closed_the_kernel_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_uid, "_search_proc", no_proc)
+    with connection() as (accepted, _):
+        ask(accepted)
+        peer_uid.close_kernel_socket()
+        peer_uid.close_kernel_socket()
+        assert ask(accepted) == os.geteuid()
+
+
 @contextmanager
 def client_of_nobody(port: int) -> Iterator[None]:
     """A process of user nobody that connects and stays until its standard input ends."""

@@ -395,6 +395,22 @@ async def test_a_fork_server_with_several_threads_exits(
     assert "fork_server_has_threads" in factory.log()
 
 
+@pytest.mark.parametrize(
+    "opened", ["open(os.devnull)", "socket.socketpair()", "socket.socket(type=socket.SOCK_DGRAM)"]
+)
+async def test_a_fork_server_that_keeps_what_loading_opened_exits(
+    factory: ServerFactory, probe: Callable[..., Path], opened: str
+) -> None:
+    """Its object would close whatever has the number in the child."""
+    warm_up = f"fork_server.warm_up.run = lambda kept=[]: kept.append({opened})"
+    probe(first=f"import socket\n{warm_up}", quick=False)
+    made = ForkServer(ENVIRON, factory.folder / "fork-server.log")
+    factory.fork_servers.append(made)
+    assert not await made.ready(within(BOUND))
+    assert await made.process.wait() == 4
+    assert "fork_server_keeps_descriptors" in factory.log()
+
+
 async def test_a_missing_workspace_folder_raises_the_same_error_as_a_spawn(
     factory: ServerFactory, fork_server: ForkServer
 ) -> None:

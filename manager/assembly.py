@@ -118,8 +118,18 @@ def assemble(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
     approvals = ApprovalBoard(Redactor(hidden_keys(settings.record_hidden_keys)).counted_text)
+    recorder = _recorder(settings, paths) if settings.record_calls else None
     dependencies = Dependencies(
-        settings, store, paths.logs_dir, os.environ, folders, port, fork_server, installation, approvals
+        settings,
+        store,
+        paths.logs_dir,
+        os.environ,
+        folders,
+        port,
+        fork_server,
+        installation,
+        approvals,
+        None if recorder is None else recorder.record,
     )
     examiner = FolderExaminer()
     registered_servers = RegisteredServers(dependencies, examiner)
@@ -128,7 +138,8 @@ def assemble(
     )
     profiles = ClientProfiles(by_client(settings))
     session_manager = SessionManager(settings, store, profiles)
-    recorder = _started_recorder(settings, paths, workspaces) if settings.record_calls else None
+    if recorder is not None:
+        recorder.start(source_ids(workspaces))
     forwarder = Forwarder(workspaces, settings, recorder)
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
@@ -189,7 +200,7 @@ def assemble(
     )
 
 
-def _started_recorder(settings: Settings, paths: Paths, workspaces: Workspaces) -> Recorder:
+def _recorder(settings: Settings, paths: Paths) -> Recorder:
     hide(*(value for name, value in os.environ.items() if name.startswith(SECRETS)))
     limits = Limits(
         settings.record_size,
@@ -197,9 +208,7 @@ def _started_recorder(settings: Settings, paths: Paths, workspaces: Workspaces) 
         settings.record_contents_days * DAY_S,
         hidden_keys(settings.record_hidden_keys),
     )
-    recorder = Recorder(paths.calls_file, limits, sources=source_ids(workspaces))
-    recorder.start()
-    return recorder
+    return Recorder(paths.calls_file, limits)
 
 
 def _tokens(settings: Settings, paths: Paths) -> TokenGate:

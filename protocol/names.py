@@ -122,6 +122,9 @@ FORK_SERVER_INSTANCE: Final = "i-template"
 APPROVALS: Final = "lmToolsBridge/approvals"
 """Notification on the lifeline: all calls of the workspace that wait for a person."""
 
+TASKS_ENDED: Final = "lmToolsBridge/tasksEnded"
+"""Notification on the lifeline: calls that went on as tasks and have ended (`internal/ended_task.py`)."""
+
 # Addresses of a workspace server -------------------------------------------------------------------------
 MCP_PATH: Final = "/mcp"
 HEALTH_PATH: Final = "/mcp/health"

@@ -8,18 +8,22 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from manager.recorder.ended_call import TASK
 from protocol import jsonrpc
 
 SEARCHED: Final = 2048
-"""Bytes of a response up to which it is searched for a tool's error; those are rarely larger."""
+"""Bytes of a response up to which it is searched for a tool's error or a task; those are rarely larger."""
 _IS_ERROR: Final = b'"isError"'
 _ERROR: Final = re.compile(rb'"isError"\s*:\s*true')
 """Not within a text: there, quotes follow a backslash."""
 _INPUT_REQUIRED: Final = b'"input_required"'
+_TASK: Final = b'"task"'
+_KINDS: Final = {_INPUT_REQUIRED: "input_required", _TASK: TASK}
+"""`resultType` of a response after which the call goes on -> outcome."""
 
 
 class AnswerFacts(NamedTuple):
-    """What a response says. `outcome` is `ok`, `error` or `input_required`."""
+    """What a response says. `outcome` is `ok`, `error`, `input_required` or `task`."""
 
     outcome: str
     code: int | None
@@ -48,11 +52,16 @@ def facts_of(
         flag, kind = result.get("isError"), result.get("resultType")
         if flag is not None and jsonrpc.bytes_of(flag) == b"true":
             return AnswerFacts("error", None, size)
-        is_asking = kind is not None and jsonrpc.bytes_of(kind) == _INPUT_REQUIRED
-        return AnswerFacts("input_required" if is_asking else "ok", None, size)
-    if _INPUT_REQUIRED in body or (_IS_ERROR in body and size > SEARCHED):
+        outcome = "ok" if kind is None else _KINDS.get(bytes(jsonrpc.bytes_of(kind)), "ok")
+        return AnswerFacts(outcome, None, size)
+    if _goes_on(body) or (size > SEARCHED and _IS_ERROR in body):
         return facts_of(body, members, jsonrpc.members_of(members.get("result", b"{}")))
     return AnswerFacts("error" if has_tool_error(body) else "ok", None, size)
+
+
+def _goes_on(body: bytes) -> bool:
+    """Whether a response may ask for input, or name the task that its call has become."""
+    return _INPUT_REQUIRED in body or (len(body) <= SEARCHED and _TASK in body)
 
 
 def _code(error: msgspec.Raw) -> int | None:

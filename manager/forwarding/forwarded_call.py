@@ -13,11 +13,12 @@ from http_server.byte_budget import ByteBudget
 from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
 from manager.logs.log import logger
-from manager.recorder.ended_call import CallDetails, CallOrigin, Record
+from manager.recorder.ended_call import TASK, CallDetails, CallOrigin, Record
 from manager.supervision.server.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
+from protocol.internal import call_timing
 
 _monotonic = time.monotonic
 
@@ -83,7 +84,7 @@ class ForwardedCall:
         origin: What the recorder stores of its beginning; None if it is not recorded.
 
     Attributes:
-        answer_outcome: What its response says of the outcome: `ok`, `error` or `input_required`.
+        answer_outcome: What its response says of the outcome: `ok`, `error`, `input_required` or `task`.
         received: Bytes of its response; None while they are not known.
         deadline: When its answer must be complete; None for a stream, and until `limit` is called.
         timeout_s: Seconds it may take.
@@ -219,6 +220,8 @@ class ForwardedCall:
             took = self.took
             if took is None:
                 took = self.response.took if hasattr(self, "response") else b""
+            if word == "ok" and took.endswith(call_timing.TASK):
+                word = TASK
             record((origin, self.sent_at, answered_at, now, word, self.received, self.details, took))
 
     def fail(self, refusal: Refusal) -> None:

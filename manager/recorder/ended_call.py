@@ -6,8 +6,14 @@ The event loop only appends these values to a queue. `writing/rows.py` makes row
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
+
+TASK: Final = "task"
+"""The outcome of a call that goes on as a task, whose end is a call of its own."""
+GOES_ON: Final = frozenset({TASK, "input_required"})
+"""Outcomes of calls that go on in a later record."""
 
 
 class CallLabel(msgspec.Struct, frozen=True, gc=False):
@@ -76,6 +82,12 @@ class CallDetails(msgspec.Struct, gc=False):
 EndedCall = tuple[CallOrigin, float | None, float | None, float, str, int | None, CallDetails | None, bytes]
 """A call that has ended: its origin, when it was sent, answered and over (monotonic seconds), its outcome,
 the bytes of its result, details, and where its time went in the workspace server, as the server says
-(`protocol/internal/call_timing.py`). The outcome is `ok` or a word that says what went wrong."""
+(`protocol/internal/call_timing.py`). The outcome is `ok`, or a word that says what
+went wrong or how the call goes on (`is_failure`)."""
 Record = Callable[[EndedCall], object]
 """Takes an ended call; never waits, never fails."""
+
+
+def is_failure(outcome: str) -> bool:
+    """Whether a call with this outcome failed."""
+    return outcome != "ok" and outcome not in GOES_ON

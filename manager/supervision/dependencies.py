@@ -13,6 +13,7 @@ from typing import Any
 from manager.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.installation import Installation
+from manager.recorder.ended_call import Record
 from manager.state_file.store import Store
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 from protocol.internal.launch import Folders
@@ -23,7 +24,8 @@ class Dependencies:
     """What supervisors need; the daemon makes one. Tests replace the clock (`now`, `sleep`) and `rng`.
 
     `folders` and `port` go into the launch instructions of workspace servers (`protocol/internal/launch.py`).
-    Without `fork_server` workspace servers are spawned. `approvals` gets the calls that wait for a person.
+    Without `fork_server` workspace servers are spawned. `approvals` gets the calls that wait for a person,
+    and `record` those that have ended, unless calls are not recorded.
     """
 
     settings: Settings
@@ -35,6 +37,7 @@ class Dependencies:
     fork_server: ForkServerSupervisor | None = None
     installation: Installation | None = None
     approvals: ApprovalBoard = field(default_factory=ApprovalBoard)
+    record: Record | None = None
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep

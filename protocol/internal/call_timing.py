@@ -2,7 +2,8 @@
 
 The field is the last one of the response's head, or of its trailer if the head was sent before the call had
 ended. The times come last in the field and have a fixed width, so that the heads of a tool's responses differ
-in these bytes only. The manager passes the value on unparsed; its recorder parses it later.
+in these bytes only. A word follows them if the answer is not the end of the call but a task.
+The manager passes the value on unparsed; its recorder parses it later.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from protocol import headers
 
 _WIDTH: Final = 10
 """Digits of a time, which is then at most some hours; a longer one gets more digits."""
-LONGEST: Final = 1056
+LONGEST: Final = 1061
 """Longest value in bytes; a source's id may have 1,024 of them."""
+TASK: Final = b" task"
+"""Ends the value if the call goes on as a task (SEP-2663)."""
 _NAME: Final = f"{headers.TOOK}: ".encode()
 _MOST_DIGITS: Final = 15
 """Of a time: more would be many years."""
@@ -39,26 +42,30 @@ class CallTiming(NamedTuple):
         source: id of the source, such as `stdio:git`.
         source_us: microseconds that the source of the tool took.
         approval_us: microseconds that the call waited for a person to approve it.
+        is_task: whether the call goes on as a task.
     """
 
     source: str
     source_us: int
     approval_us: int
+    is_task: bool = False
 
     @classmethod
     def from_value(cls, value: bytes) -> CallTiming | None:
         """Parse the value of the field; None if it is empty or invalid."""
-        words = value.rsplit(b" ", 2)
+        words = value.removesuffix(TASK).rsplit(b" ", 2)
         if len(words) < 3 or not _is_time(words[1]) or not _is_time(words[2]):
             return None
         source = _decoded(words[0])
-        return None if source is None else cls(source, int(words[1]), int(words[2]))
+        if source is None:
+            return None
+        return cls(source, int(words[1]), int(words[2]), value.endswith(TASK))
 
     @property
     def value(self) -> bytes:
         """The value of the field."""
         times = f"{self.source_us:0{_WIDTH}} {self.approval_us:0{_WIDTH}}"
-        return f"{headers.encode_value(self.source)} {times}".encode()
+        return f"{headers.encode_value(self.source)} {times}".encode() + (TASK if self.is_task else b"")
 
     @property
     def line(self) -> bytes:

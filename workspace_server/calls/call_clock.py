@@ -13,11 +13,13 @@ class CallClock(msgspec.Struct, gc=False):
     Attributes:
         source: id of the source that the request is for; empty if it is for none.
         source_s, approval_s: how long the source took, and before it a person to approve the call.
+        is_task: whether the answer is a task, as which the call goes on.
     """
 
     source: str = ""
     source_s: float = 0.0
     approval_s: float = 0.0
+    is_task: bool = False
 
     def add(self, source: str, seconds: float) -> None:
         """Add the time that a source took."""
@@ -34,4 +36,5 @@ class CallClock(msgspec.Struct, gc=False):
         """What the manager is told; None if the request was not for a source."""
         if not self.source:
             return None
-        return CallTiming(self.source, round(self.source_s * 1e6), round(self.approval_s * 1e6))
+        source_us, approval_us = round(self.source_s * 1e6), round(self.approval_s * 1e6)
+        return CallTiming(self.source, source_us, approval_us, self.is_task)

@@ -174,7 +174,9 @@ class Calls:
                 began = time.monotonic()
                 outcome = await self._run_admitted(checked, admitted.context)
                 if call.depth == 0:
-                    call.request.clock.add(offered.source.id, time.monotonic() - began)
+                    clock = call.request.clock
+                    clock.add(offered.source.id, time.monotonic() - began)
+                    clock.is_task = task_creation.is_task(outcome, admitted.context)
                 answer = outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
                 return outcomes.with_note(
                     result_channels.for_model(answer, offered, call.model_sees), call.note

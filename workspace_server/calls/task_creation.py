@@ -1,23 +1,28 @@
-"""Decides which calls may become tasks, and what the result of such a task contains (SEP-2663).
+"""Decides which calls may become tasks, what their results contain, and reports their ends (SEP-2663).
 
 Stands between suspended calls (`suspension/`), which come first, and the tasks themselves (`tasks/`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from protocol import jsonrpc
+from protocol import jsonrpc, names, trace_context
 from protocol.extensions import tasks
 from protocol.inbound import Rejection
+from protocol.internal.ended_task import MAX_NAME, MAX_SOURCE, EndedTask
 from workspace_server.call_context import CallContext
 from workspace_server.calls.answers import outcomes, result_channels
 from workspace_server.calls.answers.outcomes import ReportIssue
 from workspace_server.calls.call import Call
+from workspace_server.calls.call_record import outcome_word
+from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.suspension.suspended_calls import URL_REQUIRED
 from workspace_server.calls.ways import Continuation
 from workspace_server.catalog.registry import OfferedTool
@@ -25,6 +30,13 @@ from workspace_server.tasks.record import Ending
 from workspace_server.tasks.running_task import Work
 from workspace_server.tasks.tasks import Job, Tasks
 from workspace_server.tool import CallOutcome
+
+
+def is_task(outcome: CallOutcome, context: CallContext) -> bool:
+    """Whether the outcome of a call with this context names the task as which the call goes on."""
+    if not isinstance(outcome, msgspec.Raw) or not _supports_tasks(context):
+        return False
+    return jsonrpc.text_of(jsonrpc.members_of(outcome).get("resultType", b"")) == tasks.RESULT_TYPE
 
 
 def missing_capability(call: Call, offered: OfferedTool) -> Rejection | None:
@@ -48,13 +60,14 @@ class TaskCreation:
     offered: OfferedTool
     report: ReportIssue
     work: Work
+    began: float = field(default_factory=time.monotonic)
 
     async def __call__(self, context: CallContext) -> CallOutcome:
         """The outcome, or a result that names the task. A task that the source itself made is remembered."""
         if not _supports_tasks(context):
             return await self.work(replace(context, capabilities=tasks.without_tasks(context.capabilities)))
         if self.offered.tool.task != "forbidden":
-            job = Job(self.offered.name, self.call.time_limit_s(self.offered), self._ending)
+            job = Job(self.offered.name, self.call.time_limit_s(self.offered), self._ending, self._report)
             return await self.tasks.run(job, context, self.work)
         outcome = await self.work(context)
         if isinstance(outcome, msgspec.Raw):
@@ -65,17 +78,60 @@ class TaskCreation:
         """What the task keeps: the answer that its caller would have received."""
         complete = outcomes.answer(self.call.request.id, self.offered, outcome, self.report)
         answer = result_channels.for_model(complete, self.offered, self.call.model_sees)
+        word = outcome_word(outcome)
+        if word == "ok" and _is_error(answer):
+            word = "error"  # the result does not fit the tool's schema
         if isinstance(answer, Rejection):
             # MCP 2026-07-28 has no such code, and only its clients have these tasks
             code = jsonrpc.INTERNAL_ERROR if answer.code == URL_REQUIRED else answer.code
             error: dict[str, Any] = {"code": code, "message": answer.message}
             data = {} if answer.data is None else {"data": answer.data}
-            return Ending("error", jsonrpc.dumps({**error, **data}), answer.message)
+            return Ending("error", jsonrpc.dumps({**error, **data}), answer.message, word)
         if isinstance(answer, msgspec.Raw):
-            return Ending("passed", jsonrpc.bytes_of(answer))
-        return Ending("result", jsonrpc.dumps(answer))
+            return Ending("passed", jsonrpc.bytes_of(answer), None, word)
+        return Ending("result", jsonrpc.dumps(answer), None, word)
+
+    def _report(self, ending: Ending | None) -> None:
+        """Have the manager record the end; None means cancelled."""
+        request, now = self.call.request, time.monotonic()
+        inbound = request.inbound
+        client = jsonrpc.members_of(inbound.meta.get(names.META_CLIENT, b"{}"))
+        self.tasks.ended.add(
+            EndedTask(
+                tool=(inbound.name or "")[:MAX_NAME],
+                source=self.offered.source.id[:MAX_SOURCE],
+                client=_text(client, "name"),
+                client_version=_text(client, "version"),
+                revision=(inbound.revision or "")[:MAX_NAME],
+                trace=_client_trace(request)[:MAX_NAME],
+                begun=request.arrived,
+                ended=now,
+                source_s=now - self.began,
+                approval_s=request.clock.approval_s,
+                sent=len(inbound.params.get("arguments", b"")),
+                received=None if ending is None else len(ending.body),
+                outcome="cancelled" if ending is None else ending.outcome,
+                code=None if ending is None else ending.code,
+            )
+        )
 
 
 def _supports_tasks(context: CallContext) -> bool:
     """Clients with sessions have tasks of another kind, if any; only they have a `caller`."""
     return not context.caller and tasks.is_declared(context.capabilities)
+
+
+def _is_error(answer: Outcome) -> bool:
+    return isinstance(answer, Mapping) and answer.get("isError") is True
+
+
+def _text(members: Mapping[str, msgspec.Raw], key: str) -> str:
+    return (jsonrpc.text_of(members.get(key, b"")) or "")[:MAX_NAME]
+
+
+def _client_trace(request: McpRequest) -> str:
+    """The `traceparent` that the client sent; empty if there is none, or the manager made it."""
+    if request.trace:
+        return ""
+    own = request.inbound.meta.get(trace_context.NAME)
+    return request.header.get(trace_context.NAME, "") if own is None else jsonrpc.text_of(own) or ""

@@ -138,7 +138,9 @@ class Server:
         with self._life.lifeline():
             await stream.keep_alive()
             self._toolset.touch()  # so that health knows the number of tools before a client lists them
-            await hold_lifeline(self._life, stream, self._pending_approvals, self._keep_alive_s)
+            await hold_lifeline(
+                self._life, stream, self._pending_approvals, self._tasks.ended, self._keep_alive_s
+            )
         stream.close()
 
     async def _inspect(self, http_request: HttpRequest) -> None:

@@ -168,7 +168,7 @@ class Archive:
 def failed(refusal: Refusal) -> Ending:
     """The ending of a task whose call this server stopped."""
     error = {"code": refusal.reason.code, "message": refusal.text, "data": refusal.data()}
-    return Ending("error", jsonrpc.dumps(error), refusal.text)
+    return Ending("error", jsonrpc.dumps(error), refusal.text, refusal.reason.word)
 
 
 def _ended(record: Record, ending: Ending) -> Record:

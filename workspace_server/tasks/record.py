@@ -50,13 +50,26 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in TERMINAL
 
 
+class _Error(msgspec.Struct):
+    code: int
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a call ended: `body` is JSON text of the kind that `holds` names; `message` is for a person."""
+    """How a call ended: `body` is JSON text of the kind that `holds` names; `message` is for a person.
+
+    `outcome` is `ok`, `error`, or the reason of a refusal, for the manager's record of calls.
+    """
 
     holds: Holds
     body: bytes
     message: str | None = None
+    outcome: str = "ok"
+
+    @property
+    def code(self) -> int | None:
+        """The code of the JSON-RPC error; None for a result."""
+        return None if self.holds != "error" else msgspec.json.decode(self.body, type=_Error).code
 
     @property
     def status(self) -> Status:

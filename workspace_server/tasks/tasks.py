@@ -22,6 +22,7 @@ from protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.call_context import CallContext
 from workspace_server.tasks.archive import KEEP_S, Archive, TaskSnapshot, failed
+from workspace_server.tasks.ended_tasks import EndedTasks
 from workspace_server.tasks.record import Ending, created
 from workspace_server.tasks.running_task import RunningTask, Work
 from workspace_server.tasks.source_tasks import SourceTasks
@@ -45,11 +46,13 @@ class Job:
         tool: the tool's offered name.
         time_limit_s: the time limit of the call, in seconds.
         finish: turns the call's outcome into what the task stores.
+        ended: takes the ending of a task, None if it was cancelled.
     """
 
     tool: str
     time_limit_s: float
     finish: Callable[[CallOutcome], Ending]
+    ended: Callable[[Ending | None], object] = lambda _: None
 
 
 class Tasks:
@@ -64,6 +67,7 @@ class Tasks:
 
     Attributes:
         source_tasks: the tasks that sources made themselves.
+        ended: the tasks of which the manager must hear that they have ended.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Tasks:
         self._watches: dict[asyncio.Task[None], RunningTask] = {}
         self._is_closed = False
         self.source_tasks = SourceTasks()
+        self.ended = EndedTasks()
 
     @property
     def running(self) -> int:
@@ -185,7 +190,7 @@ class Tasks:
                 ending = failed(Refusal(Reason.WORKSPACE_SERVER_DIED, _STOPPED, delivered="unknown"))
         except Exception as fault:  # noqa: BLE001  every task gets an ending
             log.fault("task_failed", fault, tool=job.tool)
-            ending = Ending(
-                "error", jsonrpc.dumps({"code": jsonrpc.INTERNAL_ERROR, "message": _FAULT}), _FAULT
-            )
+            error = {"code": jsonrpc.INTERNAL_ERROR, "message": _FAULT}
+            ending = Ending("error", jsonrpc.dumps(error), _FAULT, "error")
+        job.ended(ending)
         await archive.end(entry, ending)

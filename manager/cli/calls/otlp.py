@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from host.command_line import Failure
 from host.own_distribution import command_adding
 from manager import __version__
+from manager.recorder.ended_call import is_failure
 from manager.recorder.queries.call_log import Call
 from protocol import trace_context
 
@@ -61,7 +62,7 @@ def span_of(call: Call) -> ReadableSpan:
     trace, span, parent = _ids(call)
     flags = TraceFlags(TraceFlags.SAMPLED)
     own = SpanContext(trace, span, is_remote=False, trace_flags=flags)
-    failed = call.outcome not in ("ok", "input_required")
+    failed = is_failure(call.outcome)
     return ReadableSpan(
         name=f"{call.method} {call.tool}" if call.tool else call.method,
         context=own,
@@ -81,7 +82,7 @@ def _attributes(call: Call) -> Iterator[tuple[str, Any]]:
         "mcp.protocol.version": call.revision,
         "mcp.session.id": call.session,
         "gen_ai.tool.name": call.tool,
-        "error.type": None if call.outcome in ("ok", "input_required") else call.outcome,
+        "error.type": call.outcome if is_failure(call.outcome) else None,
         "rpc.response.status_code": None if call.code is None else str(call.code),
         "lmtb.client.name": call.client,
         "lmtb.client.version": call.client_version,

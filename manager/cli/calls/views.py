@@ -13,6 +13,7 @@ import msgspec
 from host.terminal.quantities import latency
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from manager.recorder.ended_call import is_failure
 from manager.recorder.queries.call_log import Call, Contents
 from manager.recorder.queries.statistics import ToolFigures
 
@@ -77,7 +78,7 @@ def clock_time(at_ms: float, now_ms: float, zone: tzinfo | None = None) -> str:
 def call_facts(call: Call, zone: tzinfo | None = None) -> FactList:
     """All that is known of one call."""
     at = datetime.fromtimestamp(call.at / 1000, zone)
-    failed = call.outcome not in ("ok", "input_required")
+    failed = is_failure(call.outcome)
     code = f" (code {call.code})" if call.code is not None else ""
     facts = [
         ("time", at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]),

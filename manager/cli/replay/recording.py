@@ -11,6 +11,7 @@ import msgspec
 
 from host.command_line import Failure
 from host.text.redaction import HIDDEN
+from manager.recorder.ended_call import GOES_ON, TASK
 from manager.recorder.queries.call_log import Call, Contents
 from protocol import names
 
@@ -46,7 +47,8 @@ def recorded_call(name: str, call: Call, contents: Contents | None) -> RecordedC
         return RecordedCall(name, tool, project, {}, problem="its arguments were recorded only in part")
     if HIDDEN in contents.arguments:
         return RecordedCall(name, tool, project, arguments, problem="secrets in its arguments were hidden")
-    result = None if contents.is_cut or contents.result is None else _parsed(contents.result)
+    is_known = not contents.is_cut and contents.result is not None and call.outcome != TASK
+    result = _parsed(contents.result or "") if is_known else None
     return RecordedCall(name, tool, project, arguments, result)
 
 
@@ -76,7 +78,7 @@ def _calls_in(lines: Iterable[str], file: str) -> Iterator[RecordedCall]:
         held = members.pop("contents", None)
         contents = None if held is None else msgspec.convert(held, Contents)
         call = msgspec.convert(members, Call)
-        if call.method == "tools/call" and call.outcome != "input_required" and not _is_own(call):
+        if call.method == "tools/call" and call.outcome not in GOES_ON and not _is_own(call):
             yield recorded_call(f"{file}:{number}", call, contents)
 
 

@@ -13,6 +13,7 @@ from host.text.printable import printable
 from manager.page.calls.lookups import FoundCalls, FoundFigures
 from manager.page.calls.query import CALL_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
 from manager.page.drawing.html import CALLS_PATH, capitalized, document, link, table, text, toned
+from manager.recorder.ended_call import TASK
 from manager.recorder.queries.call_log import Call
 from manager.recorder.queries.statistics import ToolFigures
 
@@ -23,7 +24,7 @@ _NOTE: Final = (
     "<p>Names may contain <code>*</code> and <code>?</code>. At a terminal: <code>lmtb calls</code>, "
     "<code>lmtb calls stats</code>.</p>"
 )
-_OUTCOMES: Final = {"ok": Tone.GOOD, "input_required": Tone.BUSY, "cancelled": Tone.OFF}
+_OUTCOMES: Final = {"ok": Tone.GOOD, "input_required": Tone.BUSY, TASK: Tone.BUSY, "cancelled": Tone.OFF}
 _TEXT_FIELDS: Final = {
     "client": ("Client", ""),
     "project": ("Project", ""),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from manager.recorder.storage.tables import LABEL_COLUMNS, SLOW_US
+from manager.recorder.storage.tables import FAILURE, LABEL_COLUMNS, SLOW_US
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         project: id of a workspace, or its part before the hash.
-        errors: only calls with another outcome than `ok`.
+        errors: only calls that failed (`ended_call.is_failure`).
         slower_than_us: only calls that took at least so many microseconds.
         since_ms: only calls that began at or after this time (ms since 1970).
         session: digest of a session.
@@ -70,7 +70,7 @@ def conditions(wanted: Filter, first: int) -> tuple[str, tuple[object, ...]]:
     if wanted.before is not None:
         parts.append(("id<?", (wanted.before,)))
     if wanted.errors:
-        parts.append(("outcome IS NOT NULL", ()))
+        parts.append((FAILURE, ()))
     if wanted.slower_than_us is not None:
         parts.append(("took>=?", (wanted.slower_than_us,)))
     if wanted.since_ms is not None:

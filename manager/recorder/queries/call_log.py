@@ -23,6 +23,7 @@ from manager.recorder.storage.tables import (
     BLOCK,
     CALL_COLUMNS,
     FAILED,
+    FAILURE,
     ID_RANGE,
     LABEL_COLUMNS,
     SLOW,
@@ -207,14 +208,16 @@ class CallLog:
     def figures(self, wanted: Filter) -> Iterator[tuple[Call, int, int, int | None, bool]]:
         """For statistics, of each call that matches: a call of its label, then its own duration in
         microseconds, bytes of arguments, bytes of the answer, and whether it failed. In no order. Calls
-        without a record are taken to be as the one that stands for them."""
+        without a record are taken to be as the one that stands for them. Those that go on as tasks are left
+        out: their ends are calls of their own."""
         labels, first = self._labels(), self._first_id(wanted)
         zeros = (0,) * (len(CALL_COLUMNS) - 1)
         samples = {label: _call((0, label, *zeros), labels) for label in matching(wanted, labels)}
         if not samples or first is None:
             return
         where, values = conditions(wanted, first)
-        sql = f"SELECT label,took,sent,received,outcome IS NOT NULL,more FROM calls WHERE {where}"
+        columns = f"label,took,sent,received,{FAILURE},more"
+        sql = f"SELECT {columns} FROM calls WHERE {where} AND outcome IS NOT 'task'"
         for label, took, sent, received, failed, more in self._database.execute(sql, values):
             if sample := samples.get(label):
                 yield from repeat((sample, took, sent, received, bool(failed)), 1 + (more or 0))
@@ -249,7 +252,8 @@ class CallLog:
         return {row[0]: row[1:] for row in self._database.execute(f"SELECT {_LABEL} FROM labels")}
 
     def _first_id(self, wanted: Filter) -> int | None:
-        """The lowest id that can match; None if none can. Found by halving: ids ascend with time."""
+        """The lowest id that can match; None if none can. Found by halving: ids ascend with the ends of
+        calls, and no call ended before it began."""
         low, high = self._database.execute(ID_RANGE).fetchone()
         if low is None:
             return None
@@ -258,9 +262,9 @@ class CallLog:
             return int(low) if low <= high else None
         while low <= high:
             middle = (low + high) // 2
-            sql = "SELECT id,at FROM calls WHERE id>=? ORDER BY id LIMIT 1"
-            number, at = self._database.execute(sql, (middle,)).fetchone()
-            if at >= wanted.since_ms:
+            sql = "SELECT id,at+took/1000 FROM calls WHERE id>=? ORDER BY id LIMIT 1"
+            number, ended_at = self._database.execute(sql, (middle,)).fetchone()
+            if ended_at >= wanted.since_ms:
                 high = middle - 1
             else:
                 low = number + 1

@@ -17,7 +17,8 @@ SLOW_US: Final = 1_000_000
 BLOCK: Final = 1024
 """Ids of a block: block `n` begins with the id `n * BLOCK`."""
 ANY, FAILED, SLOW = 0, 1, 2
-"""The kinds of rows in `blocks`: a block has a call of the label, a failed one, a slow one."""
+"""The kinds of rows in `blocks`: a block has a call of the label, a failed one, a slow one. In blocks
+of older versions, calls that went on after input count as failed, too."""
 _SCHEMA: Final = """
 CREATE TABLE labels(
     id INTEGER PRIMARY KEY, client TEXT, client_version TEXT, era TEXT NOT NULL, revision TEXT NOT NULL,
@@ -54,6 +55,8 @@ CALL_COLUMNS: Final = (
 """The columns of a call after its id. Times are microseconds, but `at` milliseconds since 1970. `outcome` is
 NULL for `ok`; `more` counts calls like it that have no row of their own; `trace` is NULL where the number
 `made_trace` says it (`protocol/trace_context.py`)."""
+FAILURE: Final = "outcome NOT IN ('task','input_required')"
+"""SQL: whether a call failed, as `ended_call.is_failure`; NULL for `ok`."""
 LABEL_COLUMNS: Final = (
     "client", "client_version", "era", "revision", "project", "method", "tool", "source", "decided_by",
 )  # fmt: skip

@@ -68,7 +68,6 @@ class Recorder:
         limits: how much is kept.
         wall: seconds since 1970.
         now: monotonic seconds.
-        sources: the sources of a workspace; called in the recorder's thread.
 
     Attributes:
         record: takes an ended call; to be called by the event loop only.
@@ -86,7 +85,6 @@ class Recorder:
         *,
         wall: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
-        sources: SourcesOf = lambda _: (),
     ) -> None:
         self._path = path
         self._limits = limits
@@ -97,7 +95,7 @@ class Recorder:
         self.problem: str | None = None
         self.written = self.lost = 0
         self.tools = ToolTotals()
-        self._labels = Labels(sources)
+        self._labels = Labels()
         self._deadlines = Deadlines()
         self._expiry = retention.ExpiryClock(wall(), now())
         self._database: sqlite3.Connection | None = None
@@ -111,8 +109,9 @@ class Recorder:
         self._begun = self._done = 0  # flushes, of which the last one that is done
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, sources: SourcesOf = lambda _: ()) -> None:
+        """Start the thread. It calls `sources`, which tells the sources of a workspace."""
+        self._labels = Labels(sources)
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from manager.recorder.ended_call import CallDetails, CallLabel, EndedCall
+from manager.recorder.ended_call import CallDetails, CallLabel, EndedCall, is_failure
 from manager.recorder.storage.tables import (
     ANY,
     BLOCK,
@@ -144,7 +144,7 @@ class _Rows:
         known, offset = self._known, self._offset
         for number, call in enumerate(calls, first):
             origin, sent_at, answered_at, ended_at, outcome, received, details, told = call
-            source, source_us, approval_us = timing = (told and CallTiming.from_value(told)) or _NO_TIMING
+            source, source_us, approval_us, _ = timing = (told and CallTiming.from_value(told)) or _NO_TIMING
             begun, label = origin.begun, known.get((id(origin.label), source))
             took = int((ended_at - begun) * 1e6 + 0.5)
             if (
@@ -191,7 +191,7 @@ class _Rows:
         label = self._labels.id_of(self._database, origin.label, timing.source)
         self._known[id(origin.label), timing.source] = label
         took = _microseconds(ended_at - origin.begun) or 0
-        self._note(label, number, outcome != "ok", took >= SLOW_US)
+        self._note(label, number, is_failure(outcome), took >= SLOW_US)
         return (
             label,
             round((origin.begun + self._offset) * 1000),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from manager.recorder.ended_call import CallLabel
+from manager.recorder.ended_call import TASK, CallLabel, is_failure
 from manager.recorder.writing.overload import Chosen
 
 MOST_TOOLS: Final = 200
@@ -37,8 +37,10 @@ class ToolTotals:
             if found is None:
                 found = known[id(label)] = self._count_of(label)
             count = 1 + more.get(index, 0) if more else 1
+            if call[4] == TASK:
+                continue  # it counts when it has ended
             found[0] += count
-            if call[4] != "ok":
+            if is_failure(call[4]):
                 found[1] += count
 
     def _count_of(self, label: CallLabel) -> list[int]:

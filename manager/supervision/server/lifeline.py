@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from manager.approvals.board import ApprovalBoard
+from manager.recorder.task_ends import TaskEnds
 from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol import names, sse
@@ -20,7 +21,9 @@ async def hold_lifeline(
     is_current: Callable[[], bool],
     on_leaving: Callable[[], object],
     sleep: Callable[[float], Awaitable[None]],
-    approvals: ApprovalBoard | None = None,
+    *,
+    approvals: ApprovalBoard,
+    task_ends: TaskEnds,
 ) -> None:
     """Keep one request open. When it breaks off, the server knows that this manager is gone.
 
@@ -29,8 +32,8 @@ async def hold_lifeline(
         on_leaving: called if the server ends the request in order, because it is stopping.
         sleep: waits before the next request if one broke off.
         approvals: gets what the server reports of calls that wait for a person.
+        task_ends: gets what it reports of tasks that have ended.
     """
-    board = approvals or ApprovalBoard()
     while is_current():
         with contextlib.suppress(UpstreamFailure, sse.EventTooLarge):
             response = await instance.pool.request(
@@ -40,9 +43,10 @@ async def hold_lifeline(
             try:
                 async for chunk in response.chunks():
                     for event in events.feed(chunk):
-                        board.report(instance.id, instance.workspace, instance.folders[0], event.data)
+                        approvals.report(instance.id, instance.workspace, instance.folders[0], event.data)
+                        task_ends.report(event.data)
                 on_leaving()
             finally:
                 response.abandon()
-                board.forget(instance.id)
+                approvals.forget(instance.id)
         await sleep(RETRY_S)

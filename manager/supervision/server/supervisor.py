@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from manager.logs.log import logger
+from manager.recorder.task_ends import TaskEnds
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
@@ -227,12 +228,14 @@ class Supervisor:
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
         self._own(self._health_poll(instance).run(), "health")
+        dependencies = self._dependencies
         lifeline = hold_lifeline(
             instance,
             lambda: self.instance is instance,
             lambda: self._hand_over(instance),
-            self._dependencies.sleep,
-            self._dependencies.approvals,
+            dependencies.sleep,
+            approvals=dependencies.approvals,
+            task_ends=TaskEnds(self.workspace, dependencies.record, dependencies.now),
         )
         self._own(lifeline, "lifeline")
 

@@ -32,14 +32,14 @@ def test_records_have_the_source_that_was_reported(tmp_path: Path) -> None:
         limits,
         wall=lambda: clock.wall,
         now=lambda: clock.monotonic,
-        sources=lambda workspace: known.get(workspace, ()),
     )
+    one.start(lambda workspace: known.get(workspace, ()))
     one.record(ended("git__log"))
-    one.flush()
+    assert one.write_now(10)
     known["site-1a2b"] = SOURCES
     for tool in ("git__log", "lm_findFiles", "git__log"):
         one.record(ended(tool))
-    one.flush()
+    one.close()
     with log_of(tmp_path) as log:
         found = [call.source for call in log.find(Filter(), 9)]
         assert found == ["stdio:git", None, "stdio:git", None], "the first came before any was known"

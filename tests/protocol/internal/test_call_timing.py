@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol import headers
-from protocol.internal.call_timing import CallTiming
+from protocol.internal.call_timing import LONGEST, CallTiming
 
 TIME = b"0000000001"
 
@@ -33,6 +33,10 @@ def test_what_is_written_is_read(source: str) -> None:
         b"a %b %b" % (TIME, b"9" * 16),
         b"a %b %b " % (TIME, TIME),
         b"=?base64?!?= %b %b" % (TIME, TIME),
+        b" task",
+        b"a %b %b tasks" % (TIME, TIME),
+        b"a %b %b task task" % (TIME, TIME),
+        b"a %b task" % TIME,
     ],
 )
 def test_what_is_no_timing_is_ignored(value: bytes) -> None:
@@ -45,3 +49,9 @@ def test_the_calls_of_a_tool_differ_in_digits_only() -> None:
     )
     assert len(one) == len(other)
     assert one.rstrip(b"0123456789 ") == other.rstrip(b"0123456789 ") == b"stdio:git"
+
+
+def test_the_longest_value_of_a_task_is_not_too_long() -> None:
+    timing = CallTiming("x" * 1024, 10**15 - 1, 10**15 - 1, is_task=True)
+    assert CallTiming.from_value(timing.value) == timing
+    assert len(timing.value) == LONGEST

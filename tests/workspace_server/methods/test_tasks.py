@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from aiohttp import ClientSession
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.extensions import tasks
+from protocol.internal.call_timing import CallTiming
 from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
@@ -359,3 +361,74 @@ async def test_trouble_of_a_server_does_not_make_a_task_its_own(tmp_path: Path, 
         assert len(first.asked) == 1
         error = (await served.caller.message(tasks.GET, {"taskId": "nobodys"}, **KNOWS))["error"]
         assert error["message"].startswith(("too slow", "broken")), "the first may have it"
+
+
+@asynccontextmanager
+async def reported(here: Shop) -> AsyncIterator[Callable[[], Awaitable[dict[str, Any]]]]:
+    """A lifeline, and a function that waits for the next task that has ended."""
+    sent = {headers.SECRET: here.served.caller.secret}
+    async with here.served.session.get(f"{here.served.base}{names.LIFELINE_PATH}", headers=sent) as response:
+
+        async def next_end() -> dict[str, Any]:
+            while True:
+                (message,) = await events(response, 1)
+                if message["method"] == names.TASKS_ENDED:
+                    (end,) = message["params"]["tasks"]
+                    return dict(end)
+
+        yield next_end
+
+
+@pytest.mark.parametrize(
+    ("tool", "outcome", "code"), [("slow", "ok", None), ("error", "error", -32050), ("passed", "ok", None)]
+)
+async def test_the_manager_hears_how_a_task_ended(
+    tmp_path: Path, tool: str, outcome: str, code: int | None
+) -> None:
+    async with shop(tmp_path) as here, asyncio.timeout(10), reported(here) as next_end:
+        before = time.monotonic()
+        task = await here.begin(tool)
+        here.go_on.set()
+        end = await next_end()
+        assert (end["tool"], end["source"], end["outcome"], end["code"]) == (
+            tool,
+            here.source.id,
+            outcome,
+            code,
+        )
+        assert before <= end["begun"] <= end["ended"] - 0.02
+        assert end["sent"] == len("{}")
+        assert end["received"] > 10
+        await here.until(task, "completed", "failed")
+
+
+async def test_the_manager_hears_of_a_cancelled_task(tmp_path: Path) -> None:
+    async with shop(tmp_path) as here, asyncio.timeout(10), reported(here) as next_end:
+        task = await here.begin()
+        await here.ask(tasks.CANCEL, {"taskId": task})
+        end = await next_end()
+        assert (end["outcome"], end["received"]) == ("cancelled", None)
+
+
+async def test_an_end_waits_for_the_next_lifeline(tmp_path: Path) -> None:
+    async with shop(tmp_path) as here, asyncio.timeout(10):
+        here.go_on.set()
+        task = await here.begin("asks")  # asks its client, who answers late
+        await here.ask(tasks.CANCEL, {"taskId": task})
+        await here.until(task, "cancelled")
+        async with reported(here) as next_end:
+            assert (await next_end())["tool"] == "asks"
+
+
+async def test_the_answer_says_that_the_call_goes_on_as_a_task(tmp_path: Path) -> None:
+    async with shop(tmp_path) as here:
+        for tool, is_task in (("slow", True), ("plain", False)):
+            if not is_task:
+                here.go_on.set()
+            body = body_of(names.TOOLS_CALL, {"name": tool, "arguments": {}}, 1, **KNOWS)
+            sent = headers_of(body)
+            url = here.served.caller.url
+            async with here.served.session.post(url, data=json.dumps(body), headers=sent) as response:
+                timing = CallTiming.from_value(response.headers[headers.TOOK].encode())
+            assert timing is not None
+            assert (timing.source, timing.is_task) == (here.source.id, is_task)

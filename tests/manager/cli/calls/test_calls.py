@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -28,8 +29,11 @@ from manager.recorder.queries.moments import seconds_of
 from manager.recorder.queries.server_output import output_during
 from manager.recorder.storage.database import open_to_write
 from manager.recorder.storage.tables import SCHEMA_VERSION
-from protocol import trace_context
+from protocol import names, trace_context
+from protocol.extensions import tasks
+from support.clients.stateless_requests import body_of, headers_of
 from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.projects.script_tools import write_tool
 from support.recorded_calls import ended, recorder
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets"), pytest.mark.processes]
@@ -399,3 +403,46 @@ def test_the_verbs_show_their_options() -> None:
 
     for words in (["calls"], ["calls", "show"], ["calls", "export"], ["record", "on"], ["replay"]):
         assert CliRunner().invoke(cli, [*words, "--help"]).exit_code == 0
+
+
+WAITS = """
+import os, time
+import lmtb_tool
+file = lmtb_tool.get_string("file")
+while not os.path.exists(file):
+    time.sleep(0.01)
+lmtb_tool.return_object({"done": True})
+"""
+FILE = 'task = true\n[parameters.file]\ntype = "string"\ndescription = "What to wait for"\n'
+KNOWS_TASKS = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}
+
+
+def test_a_task_is_recorded_when_it_begins_and_with_its_whole_time_when_it_ends(tmp_path: Path) -> None:
+    project, file = tmp_path / "shop", tmp_path / "go"
+    (project / ".git").mkdir(parents=True)
+    with running_manager(tmp_path / "user") as manager:
+        write_tool(Path(manager.environ["LMTB_CONFIG_DIR"]) / "tools", "build", WAITS, FILE)
+        call = {"name": "build", "arguments": {"file": str(file)}}
+        body = body_of(names.TOOLS_CALL, call, 1, **KNOWS_TASKS)
+        sent = {**headers_of(body, None), "Content-Type": "application/json"}
+        sent["Accept"] = "application/json, text/event-stream"
+        url = f"{manager.address}?cwd={project}"
+        asked = urllib.request.Request(url, json.dumps(body).encode(), sent)
+        with urllib.request.urlopen(asked, timeout=30) as response:
+            assert b'"taskId"' in response.read()
+        answered = time.monotonic()
+        (begun,) = listed(manager)
+        assert (begun["tool"], begun["outcome"], begun["code"]) == ("build", "task", None)
+        assert of(manager, "calls", "stats")["tools"] == []
+        released = time.monotonic()
+        file.touch()
+        until(lambda: len(listed(manager)) == 2)
+        done = next(one for one in listed(manager) if one["id"] != begun["id"])
+        assert (done["tool"], done["outcome"]) == ("build", "ok")
+        assert done["took"] / 1e6 >= released - answered
+        for member in ("client", "clientVersion", "era", "revision", "project", "method", "source", "sent"):
+            assert done[member] == begun[member]
+        assert abs(done["at"] - begun["at"]) < 20_000
+        (figures,) = of(manager, "calls", "stats")["tools"]
+        assert (figures["calls"], figures["errors"], figures["p50"]) == (1, 0, done["took"])
+        assert listed(manager, "--errors") == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from manager.page.calls.call_fragments import call_page, no_such_call
-from manager.page.calls.fragments import calls_page, figures_page
+from manager.page.calls.fragments import calls_page, figures_page, outcome
 from manager.page.calls.lookups import FoundCall, FoundCalls, FoundFigures
 from manager.page.calls.query import CallQuery, read_query
 from manager.recorder.queries.call_log import Call, Contents
@@ -99,3 +99,8 @@ def test_the_output_of_the_call_s_own_source_is_marked() -> None:
     lines = [OutputLine(line, "stdio:git", is_of_call=True), OutputLine("other", None, is_of_call=False)]
     text = Elements(call_page(FoundCall(call("git__log"), None, lines), UTC)).text
     assert "> 2027-01-15T08:00:00Z info stderr text=of <b>\n  other" in text
+
+
+@pytest.mark.parametrize("word", ["task", "input_required"])
+def test_a_call_that_goes_on_is_no_failure(word: str) -> None:
+    assert 'class="state busy"' in outcome(word)

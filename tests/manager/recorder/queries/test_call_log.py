@@ -188,3 +188,33 @@ def test_calls_are_found_after_another_program_removed_all(tmp_path: Path) -> No
         assert [call.tool for call in log.find(Filter(tool="*e*"), 9)] == ["after"]
         assert [call.tool for call in log.find(Filter(tool="after"), 9)] == ["after"]
         assert log.find(Filter(tool="before"), 9) == []
+
+
+def test_calls_that_go_on_are_no_errors_and_tasks_count_when_they_have_ended(tmp_path: Path) -> None:
+    one = recorder(tmp_path, Clock())
+    outcomes = ("ok", "input_required", "task", "task", "cancelled")
+    for number, outcome in enumerate(outcomes):
+        one.record(ended(outcome=outcome, took=20.0 if number == 0 else 0.2))
+    one.flush()
+    (total,) = one.tools.listed()
+    one.close()
+    with log_of(tmp_path) as log:
+        assert [call.outcome for call in log.find(Filter(errors=True), 9)] == ["cancelled"]
+        (figures,) = tool_figures(log.figures(Filter()))
+    assert (figures.calls, figures.errors, figures.p99) == (3, 1, 20_000_000)
+    assert (total.calls, total.errors) == (3, 1)
+
+
+def test_a_long_call_among_younger_ones_hides_none_of_them(tmp_path: Path) -> None:
+    """Ids ascend with the ends of calls; a call may have begun long before others that ended earlier."""
+    clock = Clock()
+    one = recorder(tmp_path, clock)
+    for number in range(9):
+        end = clock.monotonic - 9 + number
+        took = 500.0 if number == 4 else 0.1
+        one.record(ended(begun=end - took, took=took))
+    one.flush()
+    one.close()
+    with log_of(tmp_path) as log:
+        found = [call.id for call in log.find(Filter(since_ms=round((WALL - 60) * 1000)), 20)]
+    assert found == [9, 8, 7, 6, 4, 3, 2, 1]

@@ -230,7 +230,35 @@ async def test_source_its_time_and_the_wait_for_approval_are_recorded(
     assert len(known) >= 3  # of the route cache, the others not
     calls = await recorded(setup, len(timings), tool=name)
     found = [(call.source, call.source_took, call.approval or 0) for call in calls]
-    assert found == [tuple(timing) for timing in timings]
+    assert found == [tuple(timing[:3]) for timing in timings]
+
+
+@ERAS
+async def test_a_call_that_goes_on_as_a_task_is_recorded_as_one(setup: RegisteredSetup, era: str) -> None:
+    name = f"slow {era}"
+    ends = CallTiming("scripts", 1, 0)
+    timings = [ends, ends, ends, ends._replace(is_task=True), ends, ends._replace(is_task=True)]
+    client = await connected(setup, era, name)
+    with calls_known_again() as known:
+        for number, timing in enumerate(timings):
+            setup.upstream.answers[name] = result(COMPLETE, **{headers.TOOK: timing.value.decode()})
+            await client.call(name, 100 + number, {"number": number})
+    client.close()
+    assert len(known) >= 3  # of the route cache, the others not
+    calls = await recorded(setup, len(timings), tool=name)
+    assert [call.outcome == "task" for call in calls] == [timing.is_task for timing in timings]
+    assert {call.source for call in calls} == {"scripts"}
+
+
+async def test_a_task_of_a_server_that_does_not_say_so_is_recorded_as_one(setup: RegisteredSetup) -> None:
+    setup.upstream.answers["its task"] = result(
+        b'{"resultType": "task", "taskId": "t1", "status": "working"}'
+    )
+    setup.upstream.answers["no task"] = result(b'{"resultType": "complete", "content": [], "kind": "task"}')
+    for name in ("its task", "no task"):
+        await setup.modern().call(name)
+        (call,) = await recorded(setup, 1, tool=name)
+        assert call.outcome == ("task" if name == "its task" else "ok")
 
 
 async def test_no_trace_context_is_made_where_the_settings_say_so(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ class Confinement:
             paths are ignored.
         read_only: folders and files it may read and execute, its own program and libraries included; None for
             the whole file system.
+        unread: files and folders of which it may read only what `read_only` names; with these, it reads all
+            others, and lists every folder.
         pinned: folders that stay where they are, whatever may be written in them.
         fixed: files and folders that it may not write although they are in `read_write`. Works only with the
             layer `fixed-files`, and fails the start without it.
@@ -43,6 +45,7 @@ class Confinement:
 
     read_write: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] | None = None
+    unread: tuple[Path, ...] = ()
     pinned: tuple[Path, ...] = ()
     fixed: tuple[Path, ...] = ()
     caches: tuple[Path, ...] = ()
@@ -61,12 +64,14 @@ class Confinement:
             "CPU": self.cpu_s,
             "NOFILE": self.max_open_files,
         }
-        readable = (Path("/"),) if self.read_only is None else self.read_only
+        everything = () if self.unread else (Path("/"),)
+        readable = everything if self.read_only is None else self.read_only
         return [
             f"network={int(self.network)}",
             *(f"limit={name}:{value}" for name, value in limits.items() if value is not None),
             *(f"write={path}" for path in self.read_write),
             *(f"read={path}" for path in readable),
+            *(f"unread={path}" for path in self.unread),
             *(f"pinned={path}" for path in self.pinned),
             *(f"fixed={path}" for path in self.fixed),
             *(f"cache={path}" for path in self.caches),

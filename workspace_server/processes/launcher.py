@@ -20,7 +20,8 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE = 1 << 0
-_READ = _EXECUTE | 1 << 2 | 1 << 3  # execute, read a file, read a folder
+_READ_FOLDER = 1 << 3
+_READ = _EXECUTE | 1 << 2 | _READ_FOLDER  # execute, read a file, read a folder
 _FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # what can be granted on a single file
 _RIGHTS_BY_VERSION = {
     1: (1 << 13) - 1,
@@ -84,11 +85,15 @@ def _apply_landlock(places: dict[str, list[str]], program: str, network: bool) -
     )
     size = 8 if version < 4 else 16 if version < 6 else 24
     ruleset = _syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
-    # rights can only be added: those to execute are given to everything beside the folders that lack them
-    unexecuted = [*places["unexecuted"], *places["cache"]]
+    # rights can only be added: they are given to everything beside the folders that lack them
+    unexecuted, unread = [*places["unexecuted"], *places["cache"]], places["unread"]
     reading = rights & _READ & ~(_EXECUTE if unexecuted else 0)
-    for path in (*_SOURCES, *places["read"]):
+    for path in (*_SOURCES, *places["read"], *(_beside(unread) if unread else ())):
         _allow(ruleset, path, reading)
+    if unread:
+        _allow(
+            ruleset, "/", _READ_FOLDER
+        )  # names are no secret, and servers look for settings in all parents
     for path in (*_beside(unexecuted), program) if unexecuted else ():
         _allow(ruleset, path, _EXECUTE)
     for path in (*_DEVICES, *places["write"]):
@@ -235,7 +240,7 @@ def _confine(settings: dict[str, str], pairs: list[tuple[str, str]], program: st
     if "confined" in settings:
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _limit("CORE", 0)
-        kinds = ("write", "read", "cache", "unexecuted")
+        kinds = ("write", "read", "unread", "cache", "unexecuted")
         places = {kind: [value for key, value in pairs if key == kind] for kind in kinds}
         _apply_landlock(places, program, settings["network"] == "1")
         for key, value in pairs:

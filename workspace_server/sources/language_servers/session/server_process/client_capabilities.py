@@ -95,7 +95,7 @@ def client_capabilities(specification: ServerSpecification) -> dict[str, Any]:
 
 
 def initialize_params(
-    specification: ServerSpecification, folders: Sequence[Path], version: str, process_id: int
+    specification: ServerSpecification, folders: Sequence[Path], version: str, process_id: int | None
 ) -> dict[str, Any]:
     """The parameters of `initialize`.
 
@@ -103,7 +103,7 @@ def initialize_params(
         specification: the kind of server.
         folders: the workspace folders, absolute; the first is also the root of servers that know only one.
         version: of this product.
-        process_id: of the process whose end should end the server.
+        process_id: of the process whose end should end the server; None if the server cannot see it.
     """
     params: dict[str, Any] = {
         "processId": process_id,

@@ -4,8 +4,8 @@ The kind of the server says why it executes nothing of a project; the fence is f
 On every system the server starts outside of the project, because shims of version managers run what files
 such as `.tool-versions` name in the folder that they start in, and its PATH does not lead into the project.
 Where the kernel has Landlock, it can execute no file of the project, write none but those of its caches, and
-connect by TCP to nobody. An interpreter can still read a script of the project as input; that none does so,
-the kinds promise.
+connect by TCP to nobody, and reads no private file of the user that it can do without. An interpreter can
+still read a script of the project as input; that none does so, the kinds promise.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from workspace_server.processes.child_process import Command
 from workspace_server.processes.confinement import Confinement
 from workspace_server.sources.language_servers.kinds.programs import path_outside
 from workspace_server.sources.language_servers.session.server_process.launch import Launch
+from workspace_server.sources.language_servers.session.server_process.private_files import (
+    needed_files,
+    private_files,
+)
 
 _BUILD_FOLDERS: Final = ("", "build")
 """Where clangd looks for `compile_commands.json` below a folder."""
@@ -41,14 +45,16 @@ class Fence:
         self._temporary = temporary_folder()
         self._temporary.open()
         temporary, command = self._temporary.path, launch.command
-        path = path_outside(command.env.get("PATH", ""), launch.folders)
+        env = {**command.env, "PATH": path_outside(command.env.get("PATH", ""), launch.folders)}
         limits = Confinement(
+            read_only=(*launch.folders, *needed_files(env, command.argv, launch.specification.name)),
+            unread=private_files(env),
             caches=(Path(os.path.realpath(temporary)), *_caches(launch)),
             unexecuted=launch.folders,
             network=False,
             max_file_bytes=MAX_FILE_BYTES,  # by which our sockets know a confined process
         )
-        return Command(command.argv, {**command.env, "PATH": path, "TMPDIR": str(temporary)}, "/", limits)
+        return Command(command.argv, {**env, "TMPDIR": str(temporary)}, "/", limits)
 
     def remove(self) -> None:
         """Remove the folder of temporary files. Idempotent."""

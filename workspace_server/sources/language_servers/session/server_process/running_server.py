@@ -242,9 +242,10 @@ class RunningServer:
             raise
 
     async def _initialize(self) -> None:
-        params = initialize_params(
-            self.specification, self._launch.folders, self._launch.version, os.getpid()
-        )
+        launch = self._launch
+        # behind a fence it may not signal us, and servers take that for our end; the kernel ends it with us
+        parent = None if launch.is_fenced else os.getpid()
+        params = initialize_params(self.specification, launch.folders, launch.version, parent)
         name = self.specification.name
         try:
             result = await self._connection.request("initialize", params, timeout_s=self._timeouts.start_s)

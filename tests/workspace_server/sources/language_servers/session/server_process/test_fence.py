@@ -45,6 +45,16 @@ def handle(m):
     p = m["params"]
     tries = {
         "read the project": lambda: open(p["root"] + "/a.cpp").close(),
+        "read a file beside it": lambda: open(p["home"] + "/bin/mine").close(),
+        "read a key": lambda: open(p["home"] + "/.aws/credentials").close(),
+        "read a key by the kernel's name of the root": lambda: open(
+            "/proc/self/root" + p["home"] + "/.aws/credentials").close(),
+        "read what a hidden link leads to": lambda: open(p["home"] + "/dotfiles/netrc").close(),
+        "read its settings": lambda: open(p["home"] + "/.config/mine/config.yaml").close(),
+        "read settings of another": lambda: open(p["home"] + "/.config/other/token").close(),
+        "read a library of a hidden program": lambda: open(p["home"] + "/.tools/lib/library.so").close(),
+        "read other files of such a program": lambda: open(p["home"] + "/.tools/credentials.toml").close(),
+        "list the home folder": lambda: os.listdir(p["home"]),
         "write the project": lambda: written(p["root"] + "/new"),
         "write the home folder": lambda: written(p["home"] + "/new"),
         "write the cache of another": lambda: written(p["home"] + "/.cache/other/new"),
@@ -62,7 +72,7 @@ def handle(m):
         "connect": lambda: socket.create_connection(("127.0.0.1", p["port"]), 2).close(),
     }
     answer(m, {**{what: attempt(work) for what, work in tries.items()},
-        "cwd": os.getcwd(), "path": os.environ["PATH"], "temporary": os.environ["TMPDIR"]})
+        "cwd": os.getcwd(), "parent": received[0]["params"]["processId"], "path": os.environ["PATH"], "temporary": os.environ["TMPDIR"]})
 serve(handle)
 """
 DENIED = "Permission denied"
@@ -85,6 +95,12 @@ class World:
             program.write_text("#!/bin/sh\n")
             program.chmod(0o755)
         (self.home / "link").symlink_to(self.root / "evil")
+        keys = (".aws/credentials", "dotfiles/netrc", ".config/other/token", ".tools/credentials.toml")
+        for name in (*keys, ".config/mine/config.yaml", ".tools/lib/library.so"):
+            (self.home / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.home / name).write_text("")
+        (self.home / ".tools/bin").mkdir()
+        (self.home / ".netrc").symlink_to("dotfiles/netrc")
 
     def put(self, *names: str) -> None:
         for name in names:
@@ -98,7 +114,11 @@ class World:
             project_cache=".cache/mine",
         )
         inside = (f"{self.root}/bin", "node_modules/.bin", ".", "", str(self.root))
-        env = {"HOME": str(self.home), "PATH": ":".join([*inside, os.defpath]), "TMPDIR": str(self.home)}
+        env = {
+            "HOME": str(self.home),
+            "PATH": ":".join([*inside, f"{self.home}/.tools/bin", os.defpath]),
+            "TMPDIR": str(self.home),
+        }
         run = Command(command(TRIES), env, str(self.root))
         return Launch(kind, run, (self.root,), "1", is_fenced=is_fenced)
 
@@ -129,6 +149,10 @@ async def test_a_fenced_server_reads_and_writes_caches_and_nothing_else(world: W
     tried = await world.tried()
     assert {what for what, came in tried.items() if came == "done"} == {
         "read the project",
+        "read a file beside it",
+        "read its settings",
+        "read a library of a hidden program",
+        "list the home folder",
         "write its cache",
         "write its cache in the project",
         "write a temporary file",
@@ -142,11 +166,17 @@ async def test_a_fenced_server_starts_outside_of_the_project_and_sees_none_of_it
     world: World,
 ) -> None:
     tried = await world.tried()
-    assert (tried["cwd"], tried["path"]) == ("/", os.defpath.removeprefix(":"))
+    path = f"{world.home}/.tools/bin:{os.defpath.removeprefix(':')}"
+    assert (tried["cwd"], tried["path"]) == ("/", path)
+
+
+async def test_a_fenced_server_watches_no_process_that_it_cannot_see(world: World) -> None:
+    assert (await world.tried())["parent"] is None
 
 
 async def test_a_server_that_the_user_trusts_has_no_fence(world: World) -> None:
     tried = await world.tried(is_fenced=False)
+    assert tried["parent"] == os.getpid()
     assert tried["cwd"] == str(world.root)
     assert tried["write the project"] == tried["run a program of the project"] == "done"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from host.peers.own_children import is_hidden_own_child, is_own_child
-from host.peers.peer_process import socket_holders, unreadable_processes
+from host.peers.peer_process import possible_holders, socket_holders, unreadable_processes
 from host.peers.peer_uid import Address, tcp_peer_inode, tcp_peer_owner, unix_peer_pid
 
 
@@ -44,8 +44,8 @@ def is_own_child_tcp_peer(local: Address, remote: Address) -> bool:
     """Whether a process at the other end of a loopback connection is such a child, or may be one.
 
     Looks at the open files of all processes of this user: for rare questions. A socket of this user that no
-    readable process has may be that of a child which made itself unreadable, if there is one. Any other
-    belongs to a container, to another user or to a login.
+    process shows may be that of a child which made itself unreadable, or keeps sockets where they are not
+    shown, if there is one. Any other belongs to a container, to another user or to a login.
 
     Args:
         local, remote: as for `peer_uid.tcp_peer_uid`.
@@ -60,4 +60,7 @@ def is_own_child_tcp_peer(local: Address, remote: Address) -> bool:
         return any(map(is_own_child, holders))
     if tcp_peer_inode(local, remote) != owner.inode:
         return True  # it ended meanwhile
-    return owner.uid == os.geteuid() and any(map(is_hidden_own_child, unreadable_processes()))
+    if owner.uid != os.geteuid():
+        return False
+    hiding = any(map(is_own_child, possible_holders(owner.inode)))
+    return hiding or any(map(is_hidden_own_child, unreadable_processes()))

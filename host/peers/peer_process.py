@@ -6,6 +6,7 @@ Reading them takes about 10 ms for a hundred processes: for threads and for rare
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +17,8 @@ from typing import Final
 from host.peers.peer_uid import Address, tcp_peer_owner
 
 _SOCKET: Final = "socket:["
+_KEEPS_FILES: Final = re.compile(rb"^(?:scm_fds|UserFiles):\s*[1-9]", re.MULTILINE)
+"""What the kernel tells of a unix socket with files on their way, and of a ring (io_uring) that has some."""
 
 
 def peer_pids(connections: Sequence[tuple[Address, Address]], likely: Iterable[int] = ()) -> list[int | None]:
@@ -47,9 +50,42 @@ def socket_holders(inode: int) -> Iterator[int]:
     return (pid for pid in _newest_first() if inode in socket_inodes(pid))
 
 
+def possible_holders(inode: int) -> Iterator[int]:
+    """The processes that may have this socket although their open files do not show it. Linux only.
+
+    A thread can have open files of its own; a mapped socket stays open; so does one that is on its way
+    through a unix socket, or registered in a ring. It takes several times as long as `socket_holders`.
+    """
+    return (pid for pid in _newest_first() if _may_hide(pid, inode))
+
+
+def _may_hide(pid: int, inode: int) -> bool:
+    with suppress(OSError), Path(f"/proc/{pid}/maps").open("rb") as mappings:
+        if any(b"%s%d]" % (_SOCKET.encode(), inode) in line for line in mappings):
+            return True
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            if inode in _sockets_in(f"{thread}/fd") or _keeps_files(thread / "fdinfo"):
+                return True
+    return False
+
+
+def _keeps_files(entries: Path) -> bool:
+    with suppress(OSError):
+        for entry in entries.iterdir():
+            with suppress(OSError):  # it was closed meanwhile
+                if _KEEPS_FILES.search(entry.read_bytes()):
+                    return True
+    return False
+
+
 def socket_inodes(pid: int) -> Iterator[int]:
     """The sockets that a process has open; none if it is gone or may not be looked at. Linux only."""
-    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as files:
+    return _sockets_in(f"/proc/{pid}/fd")
+
+
+def _sockets_in(folder: str) -> Iterator[int]:
+    with suppress(OSError), os.scandir(folder) as files:
         for file in files:
             with suppress(OSError):  # it was closed meanwhile
                 name = str(Path(file.path).readlink())

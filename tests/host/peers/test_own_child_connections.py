@@ -21,6 +21,40 @@ STARTS = (
     f"child = subprocess.Popen([sys.executable, '-c', {STAYS!r}], env={{}}, stdin=0, stdout=subprocess.PIPE)\n"
     "child.stdout.readline(); print(child.pid, flush=True); child.wait()\n"
 )
+HIDES = {
+    "on its way through a unix socket": (
+        "one, other = socket.socketpair(); socket.send_fds(one, [b'x'], [client.fileno()]); client.close()"
+    ),
+    "among the files of a thread": (
+        "import ctypes, threading; own = threading.Event()\n"
+        "def keep(): ctypes.CDLL(None).unshare(0x400); own.set(); threading.Event().wait()\n"
+        "threading.Thread(target=keep, daemon=True).start(); own.wait(); client.close()"
+    ),
+    "as a mapping": "import ctypes; ctypes.CDLL(None).mmap(None, 4096, 1, 1, client.fileno(), 0); client.close()",
+}
+CONNECTS = "import os, socket, sys\nclient = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+
+
+@pytest.mark.parametrize("way", HIDES)
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_a_socket_that_is_no_open_file_of_a_process_is_a_childs_if_one_hides_such(
+    way: str, *, is_marked: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ends_with = "\nprint('up', flush=True); sys.stdin.read(); os._exit(0)"
+        child = subprocess.Popen(
+            [sys.executable, "-c", CONNECTS + HIDES[way] + ends_with, str(server.getsockname()[1])],
+            env={**os.environ, **({names.CHILD_VARIABLE: "i.x"} if is_marked else {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with child, server.accept()[0] as accepted:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "up\n"
+            found = is_own_child_tcp_peer(accepted.getsockname(), accepted.getpeername())
+            child.communicate("")
+    assert found is is_marked
 
 
 @pytest.mark.parametrize(("environ", "expected"), [({}, False), ({names.CHILD_VARIABLE: "i.x"}, True)])

@@ -25,11 +25,13 @@ def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
     code = child.returncode
     if code is None:
         return None
+    return child.ending.words(code) + last_words(child, hidden)
+
+
+def last_words(child: ChildProcess, hidden: Iterable[str] = ()) -> str:
+    """The last line on standard error, for the end of a sentence; empty if there was none."""
     words = "".join(child.stderr.lines(1)).strip()[:MAX_WORDS]
-    if not words:
-        return child.ending.words(code)
-    shown = redaction.mask(words, hidden)
-    return f"{child.ending.words(code)}; its last line on standard error was: {shown}"
+    return f"; its last line on standard error was: {redaction.mask(words, hidden)}" if words else ""
 
 
 async def reason_of_end(child: ChildProcess, hidden: Iterable[str] = ()) -> str:

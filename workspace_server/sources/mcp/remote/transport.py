@@ -242,6 +242,8 @@ def _beside(
     if isinstance(message, types.JSONRPCError) and message.id is None:
         message.id = number  # the server could not read the request
     if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+        if message.id == str(number):
+            message.id = number  # both official SDKs take an id that comes back as text
         is_other = message.id != number
         return RequestFailed(number, HttpFailure("failing", _MISDIRECTED, "unknown")) if is_other else None
     return ResponseStreamMessage(

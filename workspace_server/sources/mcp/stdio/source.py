@@ -15,6 +15,7 @@ from workspace_server.config.formats.entries import how_to_set
 from workspace_server.config.model import StdioServer
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 from workspace_server.processes.confinement import Confinement
+from workspace_server.processes.exit_reason import last_words
 from workspace_server.results import clean_text
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
@@ -282,6 +283,8 @@ class StdioSource(McpSource):
         if failure.lines is not None or unfinished.strip():
             said = strange_output.explain(failure.lines or (), unfinished)
             text = f"{text}: {redaction.mask(said, self._server.env.values())}"
+            words = last_words(child, self._server.env.values())
+            text += "" if words in text else words  # what it waits for, or where it listens instead
         if unset := self._server.defaulted:
             those = f"{', '.join(unset)} {_are(unset)} not set, so the default was used"
             text = f"{text}; {those}: {how_to_set(unset[0])}"

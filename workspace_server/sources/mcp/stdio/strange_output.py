@@ -20,6 +20,7 @@ _NOTHING: Final = (
     "it wrote nothing that answers; a program for another transport, or one that waits for Content-Length"
     " headers, does so"
 )
+_OTHER_ID: Final = "it answers with an id that was not asked"
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -34,8 +35,8 @@ def explain(lines: Sequence[bytes], unfinished: bytes = b"") -> str:
     if unfinished.strip():
         strange.append(unfinished)
     if not strange:
-        is_answer = any(isinstance(messages.read(line), Response) for line in lines)
-        return "it answers with an id that was not asked" if is_answer else _NOTHING
+        answer = next((line for line in lines if isinstance(messages.read(line), Response)), None)
+        return f"{_OTHER_ID}; the first such line: {quoted(answer)}" if answer else _NOTHING
     reasons = (_reason(line, is_last=line is strange[-1]) for line in strange)
     reason = next((text for text in reasons if text), None) or _of_all(strange, unfinished)
     return f"{reason}; the first such line: {quoted(strange[0])}"

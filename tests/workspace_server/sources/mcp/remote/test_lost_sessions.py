@@ -17,6 +17,7 @@ from support.servers.mcp_sources.remote_server import (
     Received,
     ScriptedRemoteServer,
     body,
+    events,
     fake_remote,
     status,
 )
@@ -71,6 +72,22 @@ async def test_a_call_is_made_again_in_a_new_session_whatever_the_words(
     fake.answers["tools/list"] = [in_second]
     assert (await call(source))["content"]
     assert (fake.sessions, fake.count("tools/call"), source.state) == (2, 2, "ready")
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_an_id_that_comes_back_as_text_is_taken(
+    fake: ScriptedRemoteServer, make_source: MakeSource, is_streamed: bool
+) -> None:
+    async def answer(got: Received) -> Any:
+        result = json.dumps(
+            {"jsonrpc": "2.0", "id": str(got.message["id"]), "result": {"content": []}}
+        ).encode()
+        return await (events(b"data: " + result + b"\n\n") if is_streamed else body(result))(got)
+
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.answers["tools/call"] = [answer]
+    assert (await call(source))["content"] == []
 
 
 @pytest.mark.parametrize(

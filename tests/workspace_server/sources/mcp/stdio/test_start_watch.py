@@ -60,6 +60,17 @@ async def test_a_start_that_shows_nothing_ends_at_the_usual_limit(tmp_path: Path
         )
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["Listening on http://localhost:3000/mcp", "Waiting for a login", '{"jsonrpc":"2.0","id":1,"result":{}}'],
+)
+async def test_what_a_silent_server_wrote_on_standard_error_is_told(tmp_path: Path, line: str) -> None:
+    program = slow(f"print({line!r}, file=sys.stderr, flush=True); time.sleep(30)")
+    async with stdio_source(program, tmp_path, timeouts=IMPATIENT) as source:
+        assert await names(source) == []
+        assert str(source.error).count(f"; its last line on standard error was: {line}") == 1
+
+
 async def test_a_start_does_not_go_on_for_ever(tmp_path: Path) -> None:
     limits = Timeouts(start_s=0.5, longest_start_s=1.5, polite_s=0.2, term_s=0.2)
     async with stdio_source(slow("sum(range(200000))", 30), tmp_path, timeouts=limits) as source:

@@ -32,6 +32,12 @@ def test_the_reason_of_a_silent_handshake_is_named(lines: list[bytes], reason: s
     assert reason in explain(lines)
 
 
+@pytest.mark.parametrize("number", [b"77", b"null", b'"x"'])
+def test_an_answer_to_another_request_is_quoted(number: bytes) -> None:
+    line = ANSWER.replace(b":1,", b":%b," % number)
+    assert explain([line]) == f"it answers with an id that was not asked; the first such line: {quoted(line)}"
+
+
 def test_a_banner_before_a_fault_does_not_hide_it() -> None:
     said = explain([b"My server v1", b"[INFO] up", b'{"id":1,"result":{}}'])
     assert 'lack "jsonrpc"' in said

@@ -28,6 +28,7 @@ _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _CLOSES: Final = re.compile(
     r"sandbox|isolat|confine|restrict|readonly|offline|dryrun|safemode|(?:deny|denied|disallow|block|forbid|exclu)"
     r"|(?:require|needs?)?approv|confirm|permission|container|docker|disable|jail|seccomp|firewall|runas"
+    r"|inactive|paused|suspended|^off$|^no(?:network|internet|egress|filesystem|write)"
 )
 """A key with one of these limits the server unless its value is off."""
 _OPENS: Final = re.compile(r"allow|network|internet|filesystem|egress|domains|write|^(?:is)?active$|^enable")

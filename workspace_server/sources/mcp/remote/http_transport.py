@@ -247,7 +247,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         headers.pop("content-length", None)
         if response.status < 300 and kind == STREAM:
             headers["content-type"] = STREAM  # always UTF-8, whatever charset it names
-            return httpx2.Response(response.status, headers=headers, stream=_Stream(pieces, response))
+            first = FirstMessage(lambda event, data: self._marked(event, data, asked))
+            stream = _Stream(pieces, response, first if asked.follows_handshake else None)
+            return httpx2.Response(response.status, headers=headers, stream=stream)
         older = self._on_lost is not None
         if response.status >= 400:
             body, failure = await self._refusal(response, asked)
@@ -291,13 +293,21 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if self._on_lost is not None:
             self._on_lost(identity, failure)
             return httpx2.Response(202)
-        key = secrets.token_hex(8)
-        self.lost[key] = failure
         return httpx2.Response(
             400,
             headers={"content-type": "application/json"},
-            content=jsonrpc.error(identity, MARK, failure.text, key),
+            content=self._marked_error(identity, failure),
         )
+
+    def _marked_error(self, identity: bytes, failure: HttpFailure) -> bytes:
+        key = secrets.token_hex(8)
+        self.lost[key] = failure
+        return jsonrpc.error(identity, MARK, failure.text, key)
+
+    def _marked(self, event: bytes, data: bytes, asked: SentRequest) -> bytes:
+        """The first event of a response stream, or a marked error if it refuses the request as a whole."""
+        refusal = refusal_in(data, asked) if b'"error"' in data else None
+        return event if refusal is None else b"data: " + self._marked_error(asked.id, refusal)
 
 
 class EventLines:
@@ -328,18 +338,55 @@ class EventLines:
         return piece
 
 
+class FirstMessage:
+    """Holds the first event with data until it is whole, and lets it be replaced.
+
+    Whatever comes before it passes at once, and so does an event that is larger than a refusal.
+    """
+
+    def __init__(self, replace: Callable[[bytes, bytes], bytes]) -> None:
+        """Make it for one stream; `replace` gets the event and its data, and returns the event to pass on."""
+        self._replace = replace
+        self._held: bytes | None = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """What may pass on, of lines that end in line feeds."""
+        if self._held is None:
+            return piece
+        self._held += piece
+        passed = b""
+        while b"\n\n" in self._held:
+            event, _, self._held = self._held.partition(b"\n\n")
+            fields = (line.partition(b":") for line in event.split(b"\n"))
+            if data := b"\n".join(value.strip() for name, _, value in fields if name == b"data").strip():
+                return passed + self._replace(event, data) + b"\n\n" + self.rest()
+            passed += event + b"\n\n"
+        return passed + self.rest() if len(self._held) > MAX_ERROR_BODY else passed
+
+    def rest(self) -> bytes:
+        """What is held; nothing is held from now on."""
+        held, self._held = self._held or b"", None
+        return held
+
+
 class _Stream(httpx2.AsyncByteStream):
     """A stream of events, decoded; the reader limits the size of an event."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], response: httpcore2.Response) -> None:
+    def __init__(
+        self, pieces: AsyncIterator[bytes], response: httpcore2.Response, first: FirstMessage | None
+    ) -> None:
         self._pieces = pieces
         self._response = response
+        self._first = first
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         lines = EventLines()
         try:
             async for piece in self._pieces:
-                yield lines.feed(piece)
+                read = lines.feed(piece)
+                yield read if self._first is None else self._first.feed(read)
+            if self._first is not None:
+                yield self._first.rest()
         except (BadEncoding, *BROKEN) as error:
             raise httpx2.ReadError(f"the stream broke off{why(error)}") from None
 

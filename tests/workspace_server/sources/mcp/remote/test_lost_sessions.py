@@ -74,6 +74,43 @@ async def test_a_call_is_made_again_in_a_new_session_whatever_the_words(
     assert (fake.sessions, fake.count("tools/call"), source.state) == (2, 2, "ready")
 
 
+UNNAMED = b'data: {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"who?"}}\n\n'
+STREAMED = {
+    "first event": (UNNAMED,),
+    "after a comment and an empty event": (b": hello\n\nid: 1\ndata:\n\n", UNNAMED),
+    "in pieces": (UNNAMED[:9], UNNAMED[9:70], UNNAMED[70:-1], UNNAMED[-1:]),
+    "carriage returns": (UNNAMED.replace(b"\n", b"\r\n"),),
+    "named event": (b"event: message\n" + UNNAMED,),
+}
+
+
+@pytest.mark.parametrize("pieces", STREAMED.values(), ids=STREAMED.keys())
+async def test_a_refusal_on_a_stream_opens_a_new_session_too(
+    fake: ScriptedRemoteServer, make_source: MakeSource, pieces: tuple[bytes, ...]
+) -> None:
+    async def in_second(got: Received) -> Any:
+        is_known = got.request.headers.get("Mcp-Session-Id") == "session-2"
+        return await (fake.default if is_known else events(*pieces))(got)
+
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.answers["tools/call"] = [in_second]
+    assert (await call(source))["content"]
+    assert (fake.sessions, fake.count("tools/call")) == (2, 2)
+
+
+async def test_an_error_on_a_stream_that_has_begun_is_the_answer(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
+    """The call runs: it must not be made again."""
+    log = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.answers["tools/call"] = [events(log, UNNAMED)]
+    assert await call(source) == RpcError(-32600, "who?")
+    assert (fake.sessions, fake.count("tools/call")) == (1, 1)
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_an_id_that_comes_back_as_text_is_taken(
     fake: ScriptedRemoteServer, make_source: MakeSource, is_streamed: bool

@@ -46,7 +46,7 @@ _BY_PLACE: Final = tuple(
     for pattern in (
         r"(?<=://)(?P<secret>[^\s/@:\"'<>]*:[^\s/\"'<>]+)(?=@)",
         r"(?i)\b(?:bearer|basic)\s+(?P<secret>[A-Za-z0-9+/=_\-.~]{8,})",
-        r"(?im)^\s*(?:[<>] )?(?:set-)?cookie:\s*(?P<secret>\S[^\r\n]*)",
+        r"(?im)^[ \t]*(?:[<>] )?(?:set-)?cookie:[ \t]*(?P<secret>\S[^\r\n]*)",
         r"(?i)[?&](?:sig|signature|x-amz-signature|x-goog-signature)=(?P<secret>[^&\s\"']+)",
         r"hooks\.slack\.com/services/(?P<secret>[A-Za-z0-9/]{16,})",
         r"/api/webhooks/\d+/(?P<secret>[A-Za-z0-9_\-]{16,})",
@@ -95,6 +95,8 @@ _LONE_KEY: Final = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{40}(?![A-Za-z0-
 """A secret key of AWS, which may have a slash in it."""
 _MOST_SLASHES: Final = 3
 """In 40 random characters; a path has more."""
+_MOST_DIGITS: Final = 1_000
+"""Python refuses to read numbers of more than 4,300 digits."""
 _OF_NUMBERS: Final = re.compile(r"(?i)pass|secret")
 """Names whose numbers are secrets, too."""
 _WORD: Final = re.compile(rf"[A-Za-z0-9+_=\-]{{{_SHORTEST},}}")
@@ -230,8 +232,9 @@ def hidden_keys(text: str) -> tuple[str, ...]:
 
 
 def _number(text: Any) -> Any:
-    """A text as the number that it is, if it is one."""
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else text
+    """A text as the number that it is, if it is one; one of more digits than Python reads stays a text."""
+    is_number = isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else text
 
 
 def _is_lone_key(word: str) -> bool:

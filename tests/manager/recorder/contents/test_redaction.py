@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -222,3 +223,20 @@ def test_texts_about_secrets_and_ordinary_commands_are_kept(text: str) -> None:
 )
 def test_a_word_is_a_key_from_these_thresholds_on(word: str, is_random: bool) -> None:
     assert looks_random(word) is is_random
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n" * 50_000, " \t" * 25_000, "cookie:\n" * 5_000, "--password " * 4_000, "://a:b" * 8_000],
+    ids=["empty lines", "blanks", "cookies", "options", "addresses"],
+)
+def test_no_text_takes_time_by_the_square_of_its_length(text: str) -> None:
+    began = time.process_time()
+    Redactor().text(text)
+    assert time.process_time() - began < 5, "by the square of its length it takes minutes"
+
+
+@pytest.mark.parametrize(("text", "is_hidden"), [("size={}", False), ("--password {}", True)])
+def test_numbers_of_any_length_are_read(text: str, is_hidden: bool) -> None:
+    """Python refuses to read a number of more than 4,300 digits."""
+    assert (HIDDEN in Redactor().text(text.format("1" * 5_000))) is is_hidden

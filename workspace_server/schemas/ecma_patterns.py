@@ -15,6 +15,10 @@ _QUANTIFIER: Final = re.compile(r"(?:[*+?]|\{([0-9]+)(?:,([0-9]*))?\})\??")
 _COUNT: Final = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
 _NAME: Final = re.compile(r"<([^\W\d][\w$]*|\$[\w$]*)>")
 _GROUP: Final = re.compile(r"\((?!\?)|\(\?<(?![=!])")
+_NAMED: Final = re.compile(r"\(\?<(?![=!])([^>(]*)>")
+_PLAIN: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)", re.DOTALL)
+"""Brackets in escapes and classes open no group. A class that nothing closes ends with the text: to look for
+its end again from each bracket in it would take time by the square of its length."""
 _MODIFIERS: Final = re.compile(r"\?(?=[ims-]+:)[ims]*(?:-[ims]*)?:")
 _PROPERTY: Final = re.compile(r"\{(?:(\w+)=)?(\w+)\}")
 _HEX: Final = {"x": re.compile("[0-9A-Fa-f]{2}"), "u": re.compile("[0-9A-Fa-f]{4}")}
@@ -81,8 +85,8 @@ class _Reader:
         self._text = text
         self._unicode = unicode
         self._at = 0
-        self._names = re.findall(r"\(\?<(?![=!])([^>]*)>", text)
-        self._groups = len(_GROUP.findall(re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "", text, flags=re.DOTALL)))
+        self._names = _NAMED.findall(text)
+        self._groups = len(_GROUP.findall(_PLAIN.sub("", text)))
 
     def read(self) -> None:
         """Raises `_NoPattern` if it is none."""

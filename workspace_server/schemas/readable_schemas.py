@@ -76,7 +76,10 @@ def readable_input(schema: object) -> ReadableInput:
     problem, unchecked = _verdict(kept)
     if problem is None and next(_broken(kept), None) is None:
         return ReadableInput(kept, removed, unchecked)
-    mended, places = _mended(kept)
+    try:
+        mended, places = _mended(kept)
+    except RecursionError:  # deeper than can be copied
+        return _ANY_INPUT
     if places:
         removed += tuple(f"inputSchema.{_path(place)}" for place in places)
         problem, unchecked = _verdict(mended)
@@ -262,6 +265,7 @@ def _strict_problem(schema: Mapping[str, Any]) -> str | None:
     """What the validator of widespread clients refuses in a schema that is valid."""
     nodes = list(_nodes(schema))
     names: set[tuple[str, str]] = set()
+    ending: set[int] = set()
     for place, node in nodes:
         where = _path(place) or "the root"
         if (problem := _strict_problem_of(node)) is not None:
@@ -270,7 +274,7 @@ def _strict_problem(schema: Mapping[str, Any]) -> str | None:
             if word in node and (word, str(node[word])) in names:
                 return f"{where}: {word} {str(node[word])[:80]} is there twice"
             names.update({(word, str(node[word]))} if word in node else ())
-        if _is_endless(schema, node):
+        if _is_endless(schema, node, ending):
             return f"{where}: $ref leads back to itself"
     return None
 
@@ -296,15 +300,24 @@ def _strict_problem_of(node: Mapping[str, Any]) -> str | None:
     return None if unread is None else f"the pattern {unread[:80]} is none with the flag u"
 
 
-def _is_endless(schema: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    """Whether a reference leads only to references, and back."""
+def _is_endless(schema: Mapping[str, Any], node: Mapping[str, Any], ending: set[int]) -> bool:
+    """Whether a reference leads only to references, and back.
+
+    Args:
+        schema: the whole schema.
+        node: what has the reference.
+        ending: the identities of nodes that do not; gets more of them, so that a chain is followed once.
+    """
     seen: set[int] = set()
     current: Any = node
     while isinstance(current, Mapping) and isinstance(reference := current.get("$ref"), str):
+        if id(current) in ending:
+            break
         if id(current) in seen:
             return True
         seen.add(id(current))
         current = _target(schema, reference)
+    ending |= seen
     return False
 
 

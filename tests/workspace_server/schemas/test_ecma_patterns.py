@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from workspace_server.schemas.ecma_patterns import is_pattern
@@ -43,3 +45,11 @@ def test_patterns_of_other_languages_are_none(pattern: str) -> None:
 
 def test_groups_without_end_are_not_judged() -> None:
     assert is_pattern("(" * 10_000 + ")" * 10_000, unicode=True)
+
+
+@pytest.mark.parametrize("part", ["[", "(?<", "[(?<a", "\\", "(?<a>"])
+def test_no_pattern_takes_time_by_the_square_of_its_length(part: str) -> None:
+    """A server could hold up all others for minutes by it."""
+    began = time.process_time()
+    is_pattern(part * 50_001, unicode=True)
+    assert time.process_time() - began < 5

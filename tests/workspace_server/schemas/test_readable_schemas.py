@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from workspace_server.schemas import readable_schemas
 from workspace_server.schemas.readable_schemas import Unusable, output_problem, readable_input
 
 D04, D07 = "http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"
@@ -147,3 +148,26 @@ def test_what_cannot_be_judged_is_passed_on_unchecked(given: dict[str, Any]) -> 
 def test_a_tool_that_mcp_lets_no_client_see_is_refused() -> None:
     with pytest.raises(Unusable, match="x-mcp-header"):
         readable_input(schema({"type": "array", "x-mcp-header": "A"}))
+
+
+def test_a_broken_schema_that_is_too_deep_to_be_mended_becomes_one_of_any_object() -> None:
+    deep: Any = {"type": "string"}
+    for _ in range(900):
+        deep = {"properties": {"a": deep}}
+    found = readable_input(schema({"pattern": "("}, **deep))
+    assert (found.schema, found.unchecked is None) == ({"type": "object"}, False)
+
+
+def test_a_long_chain_of_references_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    follow = readable_schemas._target
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return follow(*arguments)
+
+    monkeypatch.setattr(readable_schemas, "_target", counted)
+    chain = {f"p{number}": {"$ref": f"#/properties/p{number + 1}"} for number in range(200)}
+    assert output_problem({"type": "object", "properties": {**chain, "p200": {"type": "string"}}}) is None
+    assert steps == len(chain)

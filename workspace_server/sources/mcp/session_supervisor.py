@@ -136,10 +136,11 @@ class SessionSupervisor:
         """
         self._cancel_timer()
         self._policy.forgive()
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-            self._opening = None
+        if (opening := self._opening) is not None:
+            opening.cancel()
+            await asyncio.wait([opening])
+            if self._opening is opening:  # it had not begun; else another restart may have opened one by now
+                self._opening = None
         had_session = self.session is not None
         if ending := self._end_all():
             self._closing_ended = asyncio.ensure_future(_finish(set(ending)))

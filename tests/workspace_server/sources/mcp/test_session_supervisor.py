@@ -399,3 +399,15 @@ async def test_a_restart_says_that_a_slow_start_goes_on(monkeypatch: pytest.Monk
     server.gate.set()
     await session_of(server.supervisor)
     await server.supervisor.close()
+
+
+async def test_two_restarts_at_once_leave_one_session() -> None:
+    server = FakeServer()
+    opening = asyncio.create_task(session_of(server.supervisor))
+    await asyncio.sleep(0)
+    await asyncio.gather(server.supervisor.restart(), server.supervisor.restart())
+    with pytest.raises(Unavailable):
+        await opening
+    await session_of(server.supervisor)
+    await server.supervisor.close()
+    assert [transport.closed for transport in server.transports] == [1, 1], "the first, and one in its place"

@@ -24,7 +24,8 @@ DECIDING = {
     "remote add", "remote connect", "remote install", "remote remove", "restart", "secrets delete", "secrets set",
     "servers login", "service install", "service uninstall", "stop", "team join", "team leave", "team offer",
     "team unuse", "team use", "team withdraw", "token create", "token revoke", "tools allow", "tools ask",
-    "tools deny", "tools disable", "tools enable", "tools visibility", "uninstall", "untrust",
+    "tools deny", "tools disable", "tools enable", "tools expose", "tools unexpose", "tools visibility", "uninstall",
+    "untrust",
 }  # fmt: skip
 BY_OPTIONS = {
     "adopt", "agent config", "client add", "client install", "client remove", "client update", "completion", "trust",
@@ -33,7 +34,7 @@ BY_OPTIONS = {
 """Verbs that decide unless, or only if, an option says so."""
 DECIDING_OF_SERVERS = {
     "login", "secrets delete", "secrets set", "tools allow", "tools ask", "tools deny", "tools disable",
-    "tools enable", "tools visibility", "untrust",
+    "tools enable", "tools expose", "tools unexpose", "tools visibility", "untrust",
 }  # fmt: skip
 MORE = {"completion": ["--install"], "client add": ["codex", "--yes"]}
 

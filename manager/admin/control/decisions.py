@@ -24,6 +24,10 @@ FOR_ANYONE: Final = frozenset(
         "POST /allocate", "POST /bye", "POST /heartbeat",
         # questions about workspaces; each makes the server start at most
         "POST /calls", "POST /inspect", "POST /ready", "POST /refresh", "POST /resolve",
+        # a restart of what runs already; whoever changes a server wants to try it
+        "POST /restart_sources",
+        # has what ended written, so that it can be read
+        "POST /recorded/write",
         # lists the lines to other hosts; its handler refuses changes
         "POST /lines",
         # the page, which any program of the user may read, and calls of offers

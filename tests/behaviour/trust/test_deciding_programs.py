@@ -291,6 +291,15 @@ async def test_no_hidden_program_changes_secrets_on_the_internal_channel(scene: 
     assert_refused(requests, await sent(way, channel["socket"], requests, scene.project.root))
 
 
+async def test_a_program_that_we_started_may_send_what_its_verbs_need(scene: Scene) -> None:
+    """`lmtb tools`, `calls` and `servers restart` are verbs for anyone: so are their routes."""
+    about = json.dumps({"cwd": str(scene.project.root)})
+    targets = ("/inspect", "/refresh", "/restart_sources", "/recorded/write")
+    requests: list[Request] = [("POST", target, {}, about) for target in targets]
+    answers = await sent("marked", str(scene.control), requests, scene.project.root)
+    assert [answer.split()[1] for answer in answers] == ["200"] * len(requests)
+
+
 async def test_the_same_program_decides_if_it_is_the_users(scene: Scene) -> None:
     requests = [
         ("GET", "/approvals", {}, ""),

@@ -97,6 +97,8 @@ def tcp_listener(address: Address) -> SocketOwner | None:
         # no connection has this other end, so the kernel looks for a listener
         state, found = _ask_kernel(here, address[1], type(here)(0), 0)
         return found if state == _TCP_LISTEN else None
+    with suppress(OSError, ValueError):
+        return _listener_in_proc(here, address[1])
     return None
 
 
@@ -112,8 +114,12 @@ def is_served_by_us(local: Address, remote: Address) -> bool:
     listener = tcp_listener(remote)
     if listener is None or listener.uid != os.getuid():
         return False
+    ends = _plain(remote[0]), remote[1], _plain(local[0]), local[1]
     with suppress(OSError, struct.error):
-        _state, owner = _ask_kernel(_plain(remote[0]), remote[1], _plain(local[0]), local[1])
+        _state, owner = _ask_kernel(*ends)
+        return owner is None or owner.uid == os.getuid()
+    with suppress(OSError, ValueError):
+        owner = _search_proc(*ends)
         return owner is None or owner.uid == os.getuid()
     return False
 
@@ -229,4 +235,17 @@ def _search_proc(source: _IP, source_port: int, target: _IP, target_port: int) -
                 fields = line.split()
                 if fields[1:3] == wanted:
                     return SocketOwner(int(fields[7]), int(fields[9])) if fields[9] != "0" else None
+    return None
+
+
+def _listener_in_proc(address: _IP, port: int) -> SocketOwner | None:
+    every = (ipaddress.IPv4Address(0), ipaddress.IPv6Address(0))
+    for table, mapped in (("tcp", False), ("tcp6", True)):
+        names = {proc_net_name(place, port, mapped=mapped) for place in (address, *every)}
+        names.add(proc_net_name(every[1], port))
+        with suppress(FileNotFoundError):
+            for line in Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[1] in names and int(fields[3], 16) == _TCP_LISTEN:
+                    return SocketOwner(int(fields[7]), int(fields[9]))
     return None

@@ -193,3 +193,20 @@ def test_looking_at_a_peer_leaves_its_connection_open() -> None:
         assert unix_peer_pid(ours) == os.getpid()
         theirs.sendall(b"x")
         assert ours.recv(1) == b"x"
+
+
+@pytest.mark.usefixtures("method")
+@pytest.mark.parametrize(
+    ("listen_on", "connect_to"),
+    [("127.0.0.1", None), ("::1", None), ("::", "127.0.0.1"), ("0.0.0.0", "127.0.0.1")],
+)
+def test_a_listener_is_known_by_either_method(listen_on: str, connect_to: str | None) -> None:
+    """Without the second one, the list of processes is searched for seconds where sock_diag is closed."""
+    with connection(listen_on, connect_to) as (_, client):
+        local, remote = client.getsockname(), client.getpeername()
+        listener = peer_uid.tcp_listener(remote)
+        assert listener is not None
+        assert listener.uid == os.geteuid()
+        assert peer_uid.is_served_by_us(local, remote)
+    assert peer_uid.tcp_listener(remote) is None
+    assert not peer_uid.is_served_by_us(local, remote)

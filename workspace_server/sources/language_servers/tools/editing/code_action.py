@@ -14,10 +14,11 @@ from workspace_server.results import clean_text
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import LanguageServer, Unavailable
 from workspace_server.sources.language_servers.tools import asking, listing
-from workspace_server.sources.language_servers.tools.asking import Waiting, list_of
+from workspace_server.sources.language_servers.tools.asking import Part, Waiting, list_of
 from workspace_server.sources.language_servers.tools.editing import edit_results
 from workspace_server.sources.language_servers.tools.editing.edit_results import Proposal
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
+from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.sources.language_servers.wire.positions import Position, to_server
@@ -73,12 +74,7 @@ async def call(
     texts = await workplace.texts()
     _check_lines(await servers[0].open(path), arguments)
     parts = await asking.ask_all(servers, work, Waiting(wait_s(arguments), context), settles=False)
-    actions = [
-        _Action(part.server, part.freshness, raw)
-        for part in parts
-        for raw in part.value or ()
-        if isinstance(raw.get("title"), str) and texts.may_say(raw["title"], [path])
-    ]
+    actions = await asyncio.to_thread(_shown_actions, parts, texts, path)
     if "action" not in arguments:
         return _listed(actions, [part.freshness for part in parts], unavailable)
     action = _chosen(actions, arguments["action"])
@@ -93,6 +89,16 @@ async def call(
         [f"action: {action.title}"],
     )
     return await edit_results.finish(workplace, proposal, texts, apply=arguments.get("apply", False))
+
+
+def _shown_actions(parts: Sequence[Part[list[Mapping[str, Any]]]], texts: Texts, path: Path) -> list[_Action]:
+    """The actions whose titles may be shown. Blocks: files behind links of the project are read."""
+    return [
+        _Action(part.server, part.freshness, raw)
+        for part in parts
+        for raw in part.value or ()
+        if isinstance(raw.get("title"), str) and texts.may_say(raw["title"], [path])
+    ]
 
 
 async def _servers(workplace: Workplace, path: Path) -> tuple[list[LanguageServer], list[Unavailable]]:

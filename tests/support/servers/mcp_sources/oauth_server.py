@@ -28,7 +28,7 @@ class OAuthServer:
 
     Attributes:
         valid: the access tokens in force; `refresh`: the refresh tokens.
-        refused: how many requests got 401.
+        refused: how many messages got 401; the end of a session is none.
         page: where to sign in, if not at the origin.
     """
 
@@ -51,7 +51,7 @@ class OAuthServer:
         """The resource."""
         if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.valid:
             return await self.remote.handle(request)
-        self.refused += 1
+        self.refused += request.method == "POST"
         named = f'Bearer resource_metadata="{self.origin}/.well-known/oauth-protected-resource/mcp"'
         return web.Response(status=401, headers={"WWW-Authenticate": named})
 

@@ -90,11 +90,11 @@ class RemoteRetryPolicy:
             return "keep"
         if failure.kind == "session_lost":
             self.is_doubtful, self._is_renewed = True, not self._is_renewed
-            if self._is_renewed:
-                return "replace"
+            # a session that answered `tools/list` shows that the refusal is about this call
+            return "replace" if self._is_renewed else "keep"
         if failure.kind in ("unauthorized", "unreachable"):
             return "down"
-        if failure.kind in ("failing", "session_lost"):
+        if failure.kind == "failing":
             if self.breaker.failures + 1 >= OPEN_AFTER:
                 return "down"
             self.breaker.failed(now, chance)

@@ -171,7 +171,7 @@ async def test_a_server_that_refuses_every_new_session_is_down_until_it_answers(
 async def test_a_call_that_is_refused_in_a_working_session_gets_the_servers_words(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    """Others are served meanwhile; five such calls in a row say that the server is down."""
+    """Others are served meanwhile, however often that call is repeated."""
     source = make_source(fake.url)
     await source.list_tools()
     refuse = said(-32602, "the argument is no good")
@@ -180,11 +180,9 @@ async def test_a_call_that_is_refused_in_a_working_session_gets_the_servers_word
     assert source.state == "ready"
     assert (await call(source))["content"]
     fake.answers["tools/call"] = [refuse]
-    for _ in range(4):
+    for _ in range(12):
         assert isinstance(await call(source), RpcError)
         assert source.state == "ready"
-    assert isinstance(await call(source), RpcError)
-    assert source.state == "backoff"
 
 
 async def test_a_list_that_a_server_refuses_does_not_cost_its_session(

@@ -27,6 +27,7 @@ _THROUGH_THE_GATE: Final = frozenset(
 _THE_GATE: Final = "workspace_server/files/file_gate.py"
 _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tools/texts.py": "what stands behind links is compared with what servers say, never shown",
+    f"{_LANGUAGES}session/server_process/fence.py": "folders, in which it makes one",
     f"{_LANGUAGES}session/tree/disk_text.py": "for servers; its lines say where they are from, for `Texts.shown`",
     f"{_LANGUAGES}session/tree/tree_scan.py": "digests",
     f"{_LANGUAGES}session/sync/project_definition.py": "whether it is valid JSON",
@@ -45,6 +46,7 @@ _SHOWS_NOTHING: Final = {
     "workspace_server/sources/scripts/definition/bundle.py": "what is trusted and run, never shown",
     "workspace_server/sources/scripts/execution/prelude.py": "runs in the process of a script",
     "workspace_server/sources/scripts/execution/runner.py": "what a script wrote as its result",
+    "workspace_server/sources/scripts/execution/script_confinement.py": "where git keeps what it runs",
     "workspace_server/sources/scripts/library/lmtb_tool.py": "runs in the process of a script",
 }
 _LINES: Final = {

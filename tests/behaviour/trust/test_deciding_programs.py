@@ -157,7 +157,9 @@ async def test_every_socket_of_a_manager_has_a_row(scene: Scene) -> None:
     """`test_no_...` below try the control socket, the tunnel's, the internal channel and the port."""
     files = scene.gateway.manager.paths.runtime_dir.rglob("*")
     sockets = {str(file.name) for file in files if file.is_socket()}
-    channel = Path(scene.channel()["socket"])  # elsewhere if the runtime folder's path is too long for a socket
+    channel = Path(
+        scene.channel()["socket"]
+    )  # elsewhere if the runtime folder's path is too long for a socket
     assert channel.is_socket()
     assert sockets - {channel.name} == {"control.sock", "tunnel.sock"}
     listening = {one.laddr.port for one in psutil.Process().net_connections("tcp") if one.status == "LISTEN"}

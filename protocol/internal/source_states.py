@@ -7,12 +7,10 @@ One table: a state has the same word and the same meaning in lists, refusals, `l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class StateMeaning:
+class StateMeaning(NamedTuple):
     """What a state means.
 
     Attributes:

@@ -29,7 +29,7 @@ _TEXTS: Final = "a list of strings"
 _PAIRS: Final = "an object of strings and numbers"
 _COMMON: Final = {
     "enabled": bool, "separator": str, "tool_visibility": str, "include": _TEXTS, "exclude": _TEXTS,
-    "keywords": _TEXTS, "default": str, "timeout_s": float, "task": bool,
+    "keywords": _TEXTS, "default": str, "timeout_s": float, "start_timeout_s": float, "task": bool,
 }  # fmt: skip
 _KEYS: Final[Mapping[Kind, Mapping[str, Any]]] = {
     "stdio_servers": {**_COMMON, "env": _PAIRS, "env_file": str, "cwd": str, "sharing": str, "data": _TEXTS},
@@ -52,6 +52,8 @@ _OAUTH: Final = {
 }
 LEADS_TO_US: Final = "it leads to LM Tools Bridge itself"
 _MAX_TIMEOUT_S: Final = 600.0
+_USUAL_START_S: Final = 30.0
+"""Up to this, a client's `timeout` limits calls only."""
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
 
 
@@ -215,7 +217,11 @@ def _timeout(value: Any) -> Mapping[str, Any]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise StaysError('"timeout" is not a number')
     seconds = min(max(value, 1000.0), _MAX_TIMEOUT_S * 1000) / 1000
-    return {"timeout_s": int(seconds) if seconds.is_integer() else seconds}
+    limit = int(seconds) if seconds.is_integer() else seconds
+    # clients apply it to the start as well, so the server's start is as long as it was there
+    return (
+        {"timeout_s": limit} if seconds <= _USUAL_START_S else {"timeout_s": limit, "start_timeout_s": limit}
+    )
 
 
 def _oauth(value: Any) -> Mapping[str, Any]:

@@ -159,7 +159,7 @@ async def test_status_tells_of_the_server_and_it_ends_with_the_workspace(tmp_pat
             await text_of(project.modern, "lm_getDiagnostics")
             sources = {one["id"]: one for one in (await project.inspect())["sources"]}
             (status,) = (one for one in sources["language_servers"]["languageServers"] if one["name"] == "ty")
-            assert (status["state"], status["restarts"]) == ("running", 0)
+            assert (status["state"], status["restarts"]) == ("ready", 0)
             process = psutil.Process(status["pid"])
             assert process.is_running()
 

@@ -50,6 +50,8 @@ SPECIAL: Final = {
     "lmtb tools why": ["datetime"],
     "lmtb tools enable": ["datetime"],
     "lmtb tools disable": ["calculator"],
+    "lmtb tools expose": ["calculator"],
+    "lmtb tools unexpose": ["calculator"],
     "lmtb tools allow": ["datetime"],
     "lmtb tools ask": ["calculator"],
     "lmtb tools deny": ["calculator"],

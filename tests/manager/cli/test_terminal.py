@@ -63,6 +63,8 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
     "tools ask": [("datetime",)],
     "tools deny": [("mistyped",)],
     "tools disable": [("lm_findFile",)],
+    "tools expose": [("lm_findFile",)],
+    "tools unexpose": [("lm_findFile",)],
     "tools enable": [("lm_findFiles",)],
     "tools visibility": [("datetime", "always"), ("--source", "bulitin", "ondemand")],
     "tools why": [("lm_findFiles",), ("broken__x",)],

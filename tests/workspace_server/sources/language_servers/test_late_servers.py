@@ -41,4 +41,12 @@ def test_the_source_loads_nothing_that_runs_servers(tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
     loaded = {one.split(".")[3] for one in run.stdout.split()}
-    assert loaded == {"source", "server", "freshness", "specification", "tools", "late_servers"}
+    assert loaded == {
+        "source",
+        "server",
+        "freshness",
+        "specification",
+        "tools",
+        "late_servers",
+        "library_folders",
+    }

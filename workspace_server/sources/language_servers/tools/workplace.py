@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from workspace_server.files.local_disk import LocalFiles
 from workspace_server.files.project_copies import ProjectCopies
@@ -15,9 +15,11 @@ from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.language_servers.library_folders import LanguageFiles
 from workspace_server.sources.language_servers.server import LanguageServers
 from workspace_server.sources.language_servers.tools.schemas import DEFAULT_WAIT_S
-from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.tool import InvalidArguments, ToolError
 from workspace_server.workspace import POINTER, PathNotFound, Workspace, absolute_text, elsewhere
+
+if TYPE_CHECKING:
+    from workspace_server.sources.language_servers.tools.texts import Texts
 
 MAX_KNOWN: Final = 1_000
 FEW: Final = 20
@@ -69,6 +71,8 @@ class Workplace:
 
     async def texts(self) -> Texts:
         """The text of files that one call may show."""
+        from workspace_server.sources.language_servers.tools.texts import Texts  # noqa: PLC0415  for calls only
+
         return Texts(await self._files.gate(), self.servers.links_out)
 
     def shown(self, path: Path) -> str:

@@ -60,7 +60,7 @@ async def negotiate(
                 await rpc.notify(names.INITIALIZED)
             return handshake_result
     except TimeoutError:
-        limit_s = round((limit.when() or began) - began, 1)
+        limit_s = round((limit.when() or began) - began, 2)
         text = f"no answer to the handshake within {limit_s:g} s"
         raise SessionFailed(text, lines=rpc.early_lines) from None
     except SessionFailed:

@@ -16,7 +16,7 @@ import pytest
 
 from manager.configuration.paths import Paths
 from scripts.benchmarks.startup import first_use
-from support.processes.managers.manager_process import left_behind
+from support.processes.managers.manager_process import left_after_stop
 
 STEP_S = 300
 
@@ -87,7 +87,7 @@ def user(way: Way, installed_wheel: Path, tmp_path: Path) -> Iterator[User]:
     except first_use.NotInstallable as why:
         pytest.skip(str(why))
     yield one
-    left = left_behind(one.environ)
+    left = left_after_stop(one.environ)
     for process in left:
         process.kill()
     assert not left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ from manager.recorder.storage.tables import check_version, prepare
 
 BUSY_S: Final = 2.0
 """How long one program waits for another that is writing."""
+_RETRY_S: Final = 0.01
+"""Between two attempts to prepare a file that another program is preparing."""
 
 
 def open_to_write(path: Path, wait_s: float = BUSY_S) -> sqlite3.Connection:
@@ -31,11 +34,27 @@ def open_to_write(path: Path, wait_s: float = BUSY_S) -> sqlite3.Connection:
         os.close(file)
     database = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
-        prepare(database)
+        _prepare_in_turn(database, wait_s)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _prepare_in_turn(database: sqlite3.Connection, wait_s: float) -> None:
+    """Prepare the file, also while another program does so.
+
+    SQLite changes the journal mode without its own wait: it refuses at once while another connection writes.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return prepare(database)
+        except sqlite3.OperationalError as error:
+            is_busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() >= deadline:
+                raise
+        time.sleep(_RETRY_S)
 
 
 def open_to_read(path: Path) -> sqlite3.Connection | None:

@@ -99,7 +99,7 @@ async def test_a_manager_that_is_not_there_is_started(
         finally:
             await source.close()
             manager_process.lmtb(manager_process.environment(tmp_path), "stop")
-    assert not manager_process.left_behind(manager_process.environment(tmp_path))
+    assert not manager_process.left_after_stop(manager_process.environment(tmp_path))
 
 
 async def test_a_manager_that_is_killed_in_a_session_is_started_again_once(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from mcp_types.methods import validate_server_result
 from manager.answers.listing import server_discover
 from protocol import headers, names
 from protocol.extensions import skills
-from support.clients.raw_clients import EVENTS, SessionClient, StatelessClient
+from support.clients.raw_clients import EVENTS, Answer, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import within
+from support.projects.gateway import eventually
 from support.projects.registered_setup import registered_setup
 from support.servers.scripted.scripted_workspace_server import event, stream
 
@@ -80,7 +81,12 @@ async def test_a_workspaces_url_gives_the_workspace_servers_result(
     """The server is started for it; both `initialize` and `server/discover` get its result."""
     project = make_project(tmp_path / "proj")
     query = f"{manager.address}?cwd={project}"
-    by_query = await StatelessClient(http, query).ask(names.DISCOVER)
+
+    async def when_started() -> Answer | None:
+        answer = await StatelessClient(http, query).ask(names.DISCOVER)
+        return None if "starting" in answer.result["instructions"] else answer
+
+    by_query = await eventually(when_started)  # until then the instructions change under the reader
     path = f"{manager.base}/w/{by_query.headers[headers.WORKSPACE_ID]}/mcp"
     by_path = await StatelessClient(http, path).ask(names.DISCOVER)
     by_header = StatelessClient(http, manager.address)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.managers.manager_process import left_behind
+from support.processes.managers.manager_process import left_after_stop
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux")
 STARTS = 'case "$*" in *start*) "{python}" -I -m manager serve --http-port 0 </dev/null >/dev/null 2>&1 & ;; esac\n'
@@ -47,7 +47,7 @@ def user(tmp_path: Path) -> Iterator[User]:
     made = User(tmp_path)
     yield made
     made.lmtb("stop")
-    assert not left_behind(made.environ)
+    assert not left_after_stop(made.environ)
 
 
 def test_installed_service_is_started_by_systemd(user: User) -> None:

@@ -318,6 +318,28 @@ def test_two_programs_may_create_the_database_at_once(tmp_path: Path) -> None:
         database.close()
 
 
+def test_a_database_that_another_program_writes_for_the_first_time_is_waited_for(tmp_path: Path) -> None:
+    file(tmp_path).parent.mkdir(0o700)
+    with contextlib.closing(
+        sqlite3.connect(file(tmp_path), isolation_level=None, check_same_thread=False)
+    ) as other:
+        other.execute("CREATE TABLE others (x)")  # in the mode in which SQLite does not wait by itself
+        other.execute("BEGIN IMMEDIATE")
+        ends = threading.Timer(0.2, other.execute, ["COMMIT"])
+        ends.start()
+        open_to_write(file(tmp_path)).close()
+        ends.join()
+
+
+def test_a_database_that_stays_locked_is_an_error_after_the_wait(tmp_path: Path) -> None:
+    file(tmp_path).parent.mkdir(0o700)
+    with contextlib.closing(sqlite3.connect(file(tmp_path), isolation_level=None)) as other:
+        other.execute("CREATE TABLE others (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            open_to_write(file(tmp_path), wait_s=0.05)
+
+
 def test_a_batch_that_cannot_be_encoded_is_lost_and_the_next_is_not(tmp_path: Path) -> None:
     one = recorder(tmp_path)
     origin, *others = ended()

@@ -17,6 +17,7 @@ import psutil
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
+from support.processes.timeouts import within
 
 READY_S = 30.0
 STOP_S = 45.0
@@ -129,6 +130,17 @@ def left_behind(environ: Mapping[str, str]) -> list[psutil.Process]:
             if process.environ().get("HOME") == environ["HOME"] and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def left_after_stop(environ: Mapping[str, str]) -> list[psutil.Process]:
+    """Those that still live a moment after `lmtb stop`.
+
+    The program that started a manager in the background notices the manager's end, and then ends, too.
+    """
+    deadline = time.monotonic() + within(2)
+    while (left := left_behind(environ)) and time.monotonic() < deadline:
+        time.sleep(RETRY_S)
+    return left
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], control: Control, log: Path) -> str:

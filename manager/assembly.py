@@ -11,8 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.text.redaction import hide
-from http_server.byte_budget import ByteBudget
+from lm_tools_bridge.http_server.byte_budget import ByteBudget
+from lm_tools_bridge.page.acting.access import Access
+from lm_tools_bridge.protocol.internal.launch import Folders
+from lm_tools_bridge.team.team import Team
+from lm_tools_bridge.text.redaction import hide
 from manager import __version__
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.services import StartedBy
@@ -38,7 +41,6 @@ from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
 from manager.logs.log import logger
-from manager.page.acting.access import Access
 from manager.recorder.contents.redaction import Redactor, hidden_keys
 from manager.recorder.storage.retention import DAY_S
 from manager.recorder.writing.recorder import Limits, Recorder
@@ -55,10 +57,8 @@ from manager.supervision.processes.environment import SECRETS
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
-from manager.team.team import Team
 from manager.tokens.gate import TokenGate
 from manager.tokens.own_token import remove_own_token, renew_own_token
-from protocol.internal.launch import Folders
 
 
 @dataclass(frozen=True, slots=True)

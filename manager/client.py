@@ -171,7 +171,8 @@ class McpAnswer(NamedTuple):
 class McpClient:
     """A stateless MCP client of the manager for one folder, which it sends as `?cwd=`.
 
-    `capabilities` are those that it declares with each request, `own_headers` what `host.own_token` reads.
+    `capabilities` are those that it declares with each request, `own_headers` what
+    `lm_tools_bridge.machine.own_token` reads.
     """
 
     def __init__(
@@ -202,8 +203,8 @@ class McpClient:
         """
         import http.client  # 20 ms that the short verbs do not need
 
-        from host.peers.proved_server import require_own_server
-        from protocol import headers
+        from lm_tools_bridge.machine.peers.proved_server import require_own_server
+        from lm_tools_bridge.protocol import headers
 
         body, head = self._message(method, params)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_S)
@@ -227,8 +228,8 @@ class McpClient:
         )
 
     def _message(self, method: str, params: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
-        from protocol import headers, names
-        from protocol.versions import LATEST_MODERN
+        from lm_tools_bridge.protocol import headers, names
+        from lm_tools_bridge.protocol.versions import LATEST_MODERN
 
         meta = {
             names.META_VERSION: LATEST_MODERN,
@@ -252,7 +253,7 @@ def _message_in(response: http.client.HTTPResponse) -> dict[str, Any]:
     """The JSON-RPC message in an HTTP response, or {} if there is none."""
     body = response.read()
     if (response.getheader("Content-Type") or "").startswith("text/event-stream"):
-        from protocol import sse
+        from lm_tools_bridge.protocol import sse
 
         candidates = [event.data for event in sse.Decoder().feed(body)]
     else:

@@ -21,9 +21,9 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
-from host.files.tight_modes import make_tight
-from host.processes.erased_environment import erase_values
-from host.text.harmless_variables import is_harmless
+from lm_tools_bridge.machine.files.tight_modes import make_tight
+from lm_tools_bridge.machine.processes.erased_environment import erase_values
+from lm_tools_bridge.text.harmless_variables import is_harmless
 from manager import __version__, exit_codes
 from manager.admin.control.approvals import end_waiting
 from manager.admin.control.services import StartedBy

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from host.files.disk_errors import worded
-from host.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine.files.disk_errors import worded
+from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
 from manager.configuration.paths import Paths
 from manager.disk.filesystem import FolderExaminer
 from manager.listener.control_listener import ControlListener

@@ -17,6 +17,8 @@ from support import groups
 from support.examples import DEFAULT, WHOLE
 from support.processes.managers.manager_in_process import RunningManager, running_manager
 
+pytest_plugins = ["support.verb_fixtures"]
+
 # The suite tries the same few examples each time, with `--whole` four times as many.
 # `--hypothesis-profile thorough` looks for new ones.
 settings.register_profile(

@@ -16,51 +16,27 @@ from pathlib import Path
 
 import pytest
 
-import host
-import http_server
+import lm_tools_bridge
 import manager
-import protocol
 import workspace_server
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
+PACKAGES = ("lm_tools_bridge", "manager", "workspace_server")
 
 IMPURE = frozenset({
     "asyncio", "aiohttp", "socket", "subprocess", "threading", "time", "random", "secrets", "os", "pathlib", "psutil",
     "structlog", "sqlite3", "uvloop", "signal", "select",
 })  # fmt: skip
 
-LAYERS = (
-    ("manager.__main__",),
-    ("manager.cli",),
-    ("manager.stdio_bridge",),
-    ("manager.client", "manager.client_files", "manager.daemon"),
-    ("manager.housekeeping", "manager.own_files"),
-    ("manager.assembly",),
-    ("manager.listener",),
-    ("manager.page", "manager.team"),
-    ("manager.admin", "manager.endpoints", "manager.notifications"),
-    ("manager.route_cache",),
-    ("manager.relay",),
-    ("manager.sessions",),
-    ("manager.answers",),
-    ("manager.forwarding",),
-    ("manager.supervision", "manager.http"),
-    ("manager.tunnel",),
-    ("manager.status_reading", "manager.upstream"),
-    ("manager.tokens",),
-    ("manager.approvals", "manager.routing"),
-    ("manager.recorder", "manager.startup", "manager.state_file"),
-    ("manager.disk",),
-    ("manager.configuration", "manager.documentation", "manager.exit_codes", "manager.installation", "manager.logs",
-     "manager.runtime_tuning", "manager.server_command"),
-)  # fmt: skip
-"""Arrows only fall. Only the lowest layer's modules may know each other."""
-
 SDK_USERS = frozenset(
-    f"manager.cli.{name}" for name in ("demo.code_tour", "demo.project_tools", "demo.tour", "replay.sender")
+    {
+        "lm_tools_bridge.demo.code_tour",
+        "lm_tools_bridge.demo.project_tools",
+        "lm_tools_bridge.demo.tour",
+        "manager.cli.replay.sender",
+    }
 )
-"""Where the manager may use the official SDK: the demonstration and a replay are clients."""
+"""Where the official SDK is used beside the workspace server: the demonstration and a replay are clients."""
 
 LONGEST = 500
 LONGER: dict[str, str] = {}
@@ -116,13 +92,8 @@ def members(package: str) -> list[str]:
     return [name for name in modules() if within(name, package)]
 
 
-def layer_of(module: str) -> int | None:
-    places = [place for place, names in enumerate(LAYERS) for name in names if within(module, name)]
-    return places[0] if places else None
-
-
 def test_the_packages_under_test_are_those_of_this_repository() -> None:
-    for package in (host, http_server, manager, protocol, workspace_server):
+    for package in (lm_tools_bridge, manager, workspace_server):
         assert package.__file__ is not None
         assert Path(package.__file__).resolve().parents[1] == ROOT
 
@@ -130,7 +101,7 @@ def test_the_packages_under_test_are_those_of_this_repository() -> None:
 def test_the_walk_sees_the_house() -> None:
     """Otherwise every other test here would pass for nothing."""
     assert {
-        "protocol.sse",
+        "lm_tools_bridge.protocol.sse",
         "manager.daemon",
         "manager.routing.workspace.resolution",
         "workspace_server.http.routes",
@@ -146,54 +117,15 @@ def test_manager_and_workspace_server_know_each_other_over_the_wire_only(package
     assert [name for name in members(package) if any(within(one, other) for one in imports(name))] == []
 
 
-def test_protocol_imports_no_other_package_of_ours() -> None:
-    own_imports = {name: of_ours(name) for name in members("protocol")}
-    assert {
-        name: found
-        for name, found in own_imports.items()
-        if any(not within(one, "protocol") for one in found)
-    } == {}
-
-
-def test_what_both_programs_ask_of_the_machine_knows_the_wire_only() -> None:
-    known = {one for name in members("host") for one in of_ours(name)}
-    assert {one for one in known if not within(one, "host") and not within(one, "protocol")} == set()
-
-
-def test_what_serves_connections_knows_neither_house() -> None:
-    known = {one for name in members("http_server") for one in of_ours(name)}
-    assert {one for one in known if within(one, "manager") or within(one, "workspace_server")} == set()
-
-
 def test_what_decides_is_pure_and_so_is_all_it_knows() -> None:
     """No clock, no chance, no system: time and chance are passed in."""
     seen: set[str] = set()
-    waiting = [*members("protocol"), *members("manager.routing")]
+    waiting = [*members("lm_tools_bridge.protocol"), *members("manager.routing")]
     while waiting:
         name = waiting.pop()
         seen.add(name)
         assert {one.partition(".")[0] for one in imports(name)} & IMPURE == set(), name
         waiting += of_ours(name) - seen
-
-
-def test_every_module_of_the_manager_has_its_layer() -> None:
-    assert [name for name in members("manager") if name != "manager" and layer_of(name) is None] == []
-
-
-def test_inside_the_manager_arrows_only_fall() -> None:
-    arrows = [(name, target) for name in members("manager") for target in of_ours(name) if name != "manager"]
-    assert [f"{name} knows {target}" for name, target in arrows if rises(name, target)] == []
-
-
-def rises(module: str, target: str) -> bool:
-    """Whether an import leads upwards, or sideways where that is not allowed."""
-    place, below = layer_of(module), layer_of(target)
-    if target == "manager" or not within(target, "manager"):
-        return False
-    assert place is not None
-    assert below is not None
-    own = next(name for name in LAYERS[place] if within(module, name))
-    return not (within(target, own) or below > place or below == place == len(LAYERS) - 1)
 
 
 def test_there_are_no_import_cycles() -> None:
@@ -209,7 +141,7 @@ def test_the_official_sdk_is_used_in_the_demonstration_only() -> None:
     """0.6 s and 66 MB: the daemon must not pay for it."""
     users = {
         name
-        for name in [*members("protocol"), *members("manager")]
+        for name in [*members("lm_tools_bridge.protocol"), *members("manager")]
         if {one.partition(".")[0] for one in imports(name)} & {"mcp", "mcp_types"}
     }
     assert users <= SDK_USERS

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 import pytest
 
 _ROOT: Final = Path(__file__).parent.parent
-_PACKAGES: Final = ("agent", "host", "http_server", "manager", "protocol", "workspace_server")
+_PACKAGES: Final = ("lm_tools_bridge", "manager", "workspace_server")
 _STARTS: Final = {
     "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
     "multiprocessing": {"Process", "Pool", "get_context"},
@@ -48,28 +48,28 @@ _HOST: Final = Start(
 _OPENING: Final = Start("a configured one", "Opening a project runs something of it")
 
 STARTS: Final = {
-    "agent/command_line/wizard.py": _OURS,
-    "agent/local_tools/command_process.py": Start(
+    "lm_tools_bridge/agent/command_line/wizard.py": _OURS,
+    "lm_tools_bridge/agent/local_tools/command_process.py": Start(
         "a configured one", "A command discards work, writes outside"
     ),
-    "agent/local_tools/command_watch.py": _OURS,
-    "agent/manager_client/elicitation.py": Start("the system's", "Links in results"),
-    "agent/manager_client/starting.py": _OURS,
-    "agent/slash_commands/lmtb.py": _OURS,
-    "manager/cli/access/ui.py": Start("the system's", "A ticket of the page is guessed"),
+    "lm_tools_bridge/agent/local_tools/command_watch.py": _OURS,
+    "lm_tools_bridge/agent/manager_client/elicitation.py": Start("the system's", "Links in results"),
+    "lm_tools_bridge/agent/manager_client/starting.py": _OURS,
+    "lm_tools_bridge/agent/slash_commands/lmtb.py": _OURS,
+    "lm_tools_bridge/page/ui_verb.py": Start("the system's", "A ticket of the page is guessed"),
     "manager/cli/agent_process.py": _OURS,
     "manager/cli/completion/suggestions.py": _OURS,
-    "manager/cli/demo/sandbox.py": _OURS,
-    "manager/cli/demo/terminal.py": _OURS,
+    "lm_tools_bridge/demo/sandbox.py": _OURS,
+    "lm_tools_bridge/demo/terminal.py": _OURS,
     "manager/cli/remote/hosts.py": _HOST,
     "manager/cli/remote/installing.py": Start("the system's", "Wheels are changed on their way to a host"),
     "manager/cli/remote/own_wheel.py": Start("the system's", "Wheels are changed on their way to a host"),
     "manager/cli/remote/verb.py": _HOST,
     "manager/cli/service/systemctl.py": _SYSTEM,
-    "manager/cli/uninstall/verb.py": _OURS,
+    "lm_tools_bridge/uninstall/verb.py": _OURS,
     "manager/cli/workspace_command.py": _OURS,
-    "manager/page/acting/command.py": Start("ours", "Options in arguments and in names of files"),
-    "manager/page/acting/sign_in.py": _OURS,
+    "lm_tools_bridge/page/acting/command.py": Start("ours", "Options in arguments and in names of files"),
+    "lm_tools_bridge/page/acting/sign_in.py": _OURS,
     "manager/startup/replacement.py": _OURS,
     "manager/stdio_bridge/detached.py": _OURS,
     "manager/stdio_bridge/manager_start.py": _OURS,
@@ -86,7 +86,7 @@ STARTS: Final = {
     "workspace_server/sources/builtin/search/matching/process.py": Start(
         "the system's", "Options in arguments and in names of files"
     ),
-    "workspace_server/sources/language_servers/kinds/version.py": Start(
+    "lm_tools_bridge/code_intelligence/kinds/version.py": Start(
         "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
     ),
     "workspace_server/startup/fork_server.py": _OURS,
@@ -96,10 +96,10 @@ COMMANDS: Final = {
     "workspace_server/processes/login_shell.py": Start(
         "the system's", "Variables that make programs load code"
     ),
-    "workspace_server/sources/language_servers/session/pool.py": Start(
+    "lm_tools_bridge/code_intelligence/session/pool.py": Start(
         "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
     ),
-    "workspace_server/sources/language_servers/session/server_process/fence.py": Start(
+    "lm_tools_bridge/code_intelligence/session/server_process/fence.py": Start(
         "a configured one", "A language server that runs without trust is led all the same"
     ),
     "workspace_server/sources/mcp/stdio/source.py": _OPENING,
@@ -170,7 +170,7 @@ def test_every_module_that_makes_a_command_has_a_row() -> None:
     made = {
         name
         for name, tree in _modules()
-        if name.startswith("workspace_server/") and "/command/" not in name
+        if name.startswith(("workspace_server/", "lm_tools_bridge/")) and "/command/" not in name
         for called, _ in _calls(tree)
         if called == ".Command"
     }

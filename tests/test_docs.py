@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 import manager
-from http_server.parsing import head_reader
+from lm_tools_bridge.http_server.parsing import head_reader
+from lm_tools_bridge.protocol.errors import Reason
 from manager.configuration import budgets as manager_budgets
 from manager.configuration.loading import _PLACES, ENV_PREFIX
 from manager.configuration.paths import Paths
 from manager.configuration.settings import FIELDS
 from manager.routing.state.lifecycle import TRANSITIONS, Event, State
-from protocol.errors import Reason
 from workspace_server import budgets as server_budgets
 
 ROOT = Path(manager.__file__).parents[1]
-HOUSES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
+HOUSES = ("lm_tools_bridge", "manager", "workspace_server")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITTEN = [document for document in DOCUMENTS if document.parent.name != "modules"]
 """Those that a person wrote; module lists are made by `scripts/modules`."""

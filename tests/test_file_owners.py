@@ -1,7 +1,7 @@
 """Every module that reads or writes files is named here with whose files they are.
 
 Files of a project can be exchanged by links at any moment, by the project's own programs. Whoever writes one, or
-acts upon what it read there, does so through `host/files/project_file.py`.
+acts upon what it read there, does so through `lm_tools_bridge/machine/files/project_file.py`.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from typing import Final
 import pytest
 
 _ROOT: Final = Path(__file__).parent.parent
-_PACKAGES: Final = ("agent", "host", "http_server", "manager", "protocol", "workspace_server")
+_PACKAGES: Final = ("lm_tools_bridge", "manager", "workspace_server")
 
 _PROJECT_WRITERS: Final = {
-    "manager/client_files/editing/file_access.py": "adopt and its undo, the user's client files, team context",
+    "lm_tools_bridge/client_setup/editing/file_access.py": "adopt and its undo, the user's client files, team context",
     "workspace_server/config/edit.py": "tools enable, disable, allow, ask, deny, visibility",
     "workspace_server/internal_channel/provider_config.py": "changes of providers.json",
     "workspace_server/sources/scripts/execution/script_confinement.py": "folders of git that a script may not make",
-    "workspace_server/sources/language_servers/edits/applying.py": "lm_rename, code actions, formatting",
+    "lm_tools_bridge/code_intelligence/edits/applying.py": "lm_rename, code actions, formatting",
 }
 _PROJECT_READERS: Final = {
     **_PROJECT_WRITERS,
-    "agent/keys/environment.py": "keys in the .env of a trusted project",
-    "agent/providers/configuration.py": "addresses of models, with the digest that is trusted",
+    "lm_tools_bridge/agent/keys/environment.py": "keys in the .env of a trusted project",
+    "lm_tools_bridge/agent/providers/configuration.py": "addresses of models, with the digest that is trusted",
 }
 """Modules that act upon a project's file without comparing its bytes with what was trusted."""
 
 _OWN_WRITERS: Final = frozenset(
     [
-        "agent/local_tools/askpass.py",
-        "agent/saved_sessions/session_files.py",
-        "agent/settings/file.py",
-        "agent/settings/workspace_file.py",
-        "host/files/private_files.py",
-        "host/files/private_folder.py",
-        "host/files/private_lines.py",
-        "host/files/project_file.py",
-        "host/files/stale_sockets.py",
+        "lm_tools_bridge/agent/local_tools/askpass.py",
+        "lm_tools_bridge/agent/saved_sessions/session_files.py",
+        "lm_tools_bridge/agent/settings/file.py",
+        "lm_tools_bridge/agent/settings/workspace_file.py",
+        "lm_tools_bridge/machine/files/private_files.py",
+        "lm_tools_bridge/machine/files/private_folder.py",
+        "lm_tools_bridge/machine/files/private_lines.py",
+        "lm_tools_bridge/machine/files/project_file.py",
+        "lm_tools_bridge/machine/files/stale_sockets.py",
         "manager/cli/remote/hosts_file.py",
-        "manager/client_files/editing/undo_records.py",
+        "lm_tools_bridge/client_setup/editing/undo_records.py",
         "manager/listener/control_listener.py",
         "manager/listener/tunnel_endpoint.py",
         "manager/logs/log_file.py",
@@ -55,13 +55,13 @@ _OWN_WRITERS: Final = frozenset(
         "manager/supervision/forgotten_workspaces.py",
         "manager/supervision/processes/leftover_files.py",
         "manager/supervision/processes/server_log.py",
-        "manager/team/membership.py",
+        "lm_tools_bridge/team/membership.py",
         "manager/tokens/own_token.py",
         "manager/tokens/token_file.py",
         "workspace_server/calls/suspension/request_state.py",
         "workspace_server/catalog/kept_meta_tools.py",
         "workspace_server/processes/confinement.py",
-        "workspace_server/sources/language_servers/session/server_process/fence.py",
+        "lm_tools_bridge/code_intelligence/session/server_process/fence.py",
         "workspace_server/config/load.py",
         "workspace_server/internal_channel/address.py",
         "workspace_server/secrets/sealed_file.py",
@@ -78,29 +78,29 @@ _OWN_WRITERS: Final = frozenset(
 _NAMED_BY_THE_USER: Final = {
     "manager/cli/calls/verb.py": "calls export -o FILE",
     "manager/cli/completion/verb.py": "the shell's completion file",
-    "manager/cli/demo/code_tour.py": "the demo's own project",
-    "manager/cli/demo/project_tools.py": "the demo's own project",
-    "manager/cli/demo/sandbox.py": "the demo's own project",
+    "lm_tools_bridge/demo/code_tour.py": "the demo's own project",
+    "lm_tools_bridge/demo/project_tools.py": "the demo's own project",
+    "lm_tools_bridge/demo/sandbox.py": "the demo's own project",
     "manager/cli/service/verb.py": "the user's units of systemd",
-    "manager/cli/uninstall/verb.py": "what this program made",
+    "lm_tools_bridge/uninstall/verb.py": "what this program made",
 }
 _NO_FILES: Final = {
-    "agent/screen/nowhere.py": "/dev/null",
-    "host/command_line.py": "/dev/null",
-    "host/processes/oom.py": "/proc",
+    "lm_tools_bridge/agent/screen/nowhere.py": "/dev/null",
+    "lm_tools_bridge/terminal/command_line.py": "/dev/null",
+    "lm_tools_bridge/machine/processes/oom.py": "/proc",
     "workspace_server/startup/fork_server.py": "/proc",
     "workspace_server/processes/launcher.py": "/proc",
-    "agent/conversation/conversation.py": "replaces messages",
-    "manager/team/registry/reader.py": "replaces entries",
+    "lm_tools_bridge/agent/conversation/conversation.py": "replaces messages",
+    "lm_tools_bridge/team/registry/reader.py": "replaces entries",
     "workspace_server/catalog/active_sources.py": "replaces sources",
     "workspace_server/catalog/registry.py": "replaces sources",
     "workspace_server/sources/scripts/execution/prelude.py": "runs in the process of a script",
     "workspace_server/sources/scripts/library/lmtb_tool.py": "runs in the process of a script",
 }
 _THROUGH_FILE_ACCESS: Final = {
-    "manager/cli/team/using.py": "a context of NATS in the user's home folder",
-    "manager/client_files/adoption/adoption_files.py": "adopt",
-    "manager/client_files/workbench.py": "client add, update, remove and undo",
+    "lm_tools_bridge/team/cli/using.py": "a context of NATS in the user's home folder",
+    "lm_tools_bridge/client_setup/adoption/adoption_files.py": "adopt",
+    "lm_tools_bridge/client_setup/workbench.py": "client add, update, remove and undo",
 }
 """Modules whose writes are calls of `file_access.py`."""
 
@@ -171,10 +171,10 @@ def test_files_of_projects_that_are_acted_upon_are_read_through_their_open_folde
 
 def test_nothing_reads_a_file_of_a_project_by_the_private_reader() -> None:
     """`private_files.read` follows links in the folders above, which only our own folders do not have."""
-    own = {"agent/settings/file.py", "agent/settings/manager_address.py", "agent/settings/workspace_file.py",
-           "agent/command_line/wizard.py", "agent/providers/configuration.py", "host/files/project_file.py"}  # fmt: skip
+    own = {"lm_tools_bridge/agent/settings/file.py", "lm_tools_bridge/agent/settings/manager_address.py", "lm_tools_bridge/agent/settings/workspace_file.py",
+           "lm_tools_bridge/agent/command_line/wizard.py", "lm_tools_bridge/agent/providers/configuration.py", "lm_tools_bridge/machine/files/project_file.py"}  # fmt: skip
     readers = {module for module in _modules() if "private=False" in (_ROOT / module).read_text("utf-8")} - {
-        "host/files/private_files.py"
+        "lm_tools_bridge/machine/files/private_files.py"
     }
     assert readers == own, "a file of a project is read through project_file"
 

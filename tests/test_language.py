@@ -11,7 +11,7 @@ from pathlib import Path
 import manager
 
 ROOT = Path(manager.__file__).parents[1]
-PACKAGES = ("protocol", "http_server", "host", "manager", "workspace_server", "agent")
+PACKAGES = ("lm_tools_bridge", "manager", "workspace_server")
 TEXTS = {".py", ".md", ".toml", ".sh", ".lua", ".service", ".socket", ""}
 IDS = re.compile(
     r"\b[MTADKFSG]-\d{1,3}\b"  # a letter, a hyphen, a number

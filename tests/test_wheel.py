@@ -25,7 +25,7 @@ from manager.configuration.paths import Paths
 from support.processes.installations.wheel import ROOT, build_wheel, pip
 from support.processes.managers.manager_process import environment, left_behind
 
-PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
+PACKAGES = ("lm_tools_bridge", "manager", "workspace_server")
 pytestmark = [pytest.mark.timeout(180), pytest.mark.walkthroughs]
 
 

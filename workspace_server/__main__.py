@@ -1,8 +1,8 @@
 """`python -I -m workspace_server`: reads launch instructions from standard input, and serves until stopped.
 
 `-I` keeps the workspace's own files out of the import path. There are no options (the launch instructions are
-`protocol.internal.launch`); the argument identifies the instance in process lists. One special argument makes
-the process the fork server (`startup/fork_server.py`).
+`lm_tools_bridge.protocol.internal.launch`); the argument identifies the instance in process lists. One
+special argument makes the process the fork server (`startup/fork_server.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from protocol.names import FORK_SERVER_INSTANCE
+from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
 
 STDERR = 2
 

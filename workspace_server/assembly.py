@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from host.files import private_files
-from protocol.internal.launch import APPROVAL_WAIT, Folders, LaunchInstructions
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.protocol.internal.launch import APPROVAL_WAIT, Folders, LaunchInstructions
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.approvals import Approvals

@@ -1,6 +1,7 @@
 """Logs events of a workspace server as JSON lines on standard error, which the manager collects.
 
-Callers pass fields that they made themselves, never tool output. `host.text.redaction` says what is masked.
+Callers pass fields that they made themselves, never tool output. `lm_tools_bridge.text.redaction` says what
+is masked.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import traceback
 from typing import Any, Final
 
-from host import log
+from lm_tools_bridge import log
 
 _logger: Final = log.json_logger()
 

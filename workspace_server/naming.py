@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Generic, Protocol, TypeVar
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.source import Source
 
 SEPARATOR: Final = "__"

@@ -8,7 +8,7 @@ from itertools import count
 
 import msgspec
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.tool import RpcError
 
 Answer = msgspec.Raw | RpcError

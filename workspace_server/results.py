@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from protocol import names
-from protocol.errors import Refusal
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Refusal
 from workspace_server.tool import Tool, ToolError, ToolResult
 
 _ERROR_PREFIX = "Error: "

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.issues import Issue
-from protocol.versions import Era
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.issues import Issue
+from lm_tools_bridge.protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.tool import CallOutcome, RpcError, SourceOfferings, Tool
 
@@ -29,7 +29,8 @@ SourceState = Literal[
     "pending_trust",  # waits for `lmtb trust`
     "disabled",
 ]
-"""The states that a source is in; `protocol/internal/source_states.py` says what each means."""
+"""The states that a source is in; `lm_tools_bridge/protocol/internal/source_states.py` says what each
+means."""
 Default = Literal["enabled", "exposed", "off"]
 """What the policy does with a source's tools without a setting for them."""
 

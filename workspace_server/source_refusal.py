@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.errors import RETRY_STEP, Reason, Refusal
-from protocol.internal.source_states import STATES
+from lm_tools_bridge.protocol.errors import RETRY_STEP, Reason, Refusal
+from lm_tools_bridge.protocol.internal.source_states import STATES
 from workspace_server.results import clean_text
 
 BACKOFF_MS: Final = 1000

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from protocol.errors import Refusal
+from lm_tools_bridge.protocol.errors import Refusal
 
 Visibility = Literal["native", "ondemand", "always"]
 TaskUse = Literal["forbidden", "optional", "required"]

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager.admin.control.allocate import allocate_routes
 from manager.admin.control.decisions import decisions_by_persons
 from manager.admin.control.services import Services
@@ -18,7 +19,6 @@ from manager.admin.status import log_page
 from manager.admin.status.status import log_payload
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import recent_lines
-from protocol import jsonrpc
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.Response]]

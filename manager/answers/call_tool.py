@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers.exchange import Exchange
 from manager.routing.workspace.resolution import Claims
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
 
 
 @dataclass(frozen=True, slots=True)

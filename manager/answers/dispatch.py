@@ -13,6 +13,10 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol.extensions.tasks import METHODS as TASK_METHODS
 from manager.answers import result_format, tasks
 from manager.answers.call_tool import is_explicit, unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
@@ -35,10 +39,6 @@ from manager.forwarding.forward import Forwarder
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.extensions import skills
-from protocol.extensions.tasks import METHODS as TASK_METHODS
 
 KNOWN_METHODS: Final = (
     LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE, skills.GET, skills.READ_DIRECTORY}

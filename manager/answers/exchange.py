@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.inbound import Inbound
+from lm_tools_bridge.protocol.versions import Era
 from manager.forwarding.answer import Answer
 from manager.http.stream_endings import StreamEndings
 from manager.routing.state.clients import Client, RequestRecord
@@ -17,10 +21,6 @@ from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WORDS, Claims, WorkspaceSource
 from manager.supervision.placement import folder_in
 from manager.supervision.workspace import Workspace
-from protocol import headers, jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.inbound import Inbound
-from protocol.versions import Era
 
 
 class Located(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers import result_format
 from manager.answers.exchange import Events, Exchange, Located, Reply
 from manager.answers.listing.catalog import Catalog
@@ -30,8 +32,6 @@ from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import UpstreamFailure
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
 
 PROGRESS_S = 1.0
 

@@ -11,19 +11,19 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.inbound import Inbound
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol.internal.request_state import workspace_of
+from lm_tools_bridge.protocol.jsonrpc import Request
+from lm_tools_bridge.protocol.roots import declares_roots
+from lm_tools_bridge.protocol.versions import Era
 from manager.answers.exchange import Exchange
 from manager.routing.client_needs import needs_of
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
-from protocol import headers, jsonrpc, names
-from protocol.inbound import Inbound
-from protocol.internal.client_traits import ClientTraits
-from protocol.internal.request_state import workspace_of
-from protocol.jsonrpc import Request
-from protocol.roots import declares_roots
-from protocol.versions import Era
 
 _NOTHING: Final = msgspec.Raw(b"{}")
 _NO_WORKSPACE: Final = frozenset({names.INITIALIZE, names.PING, names.SET_LEVEL, *names.HANDSHAKE_NAMES})

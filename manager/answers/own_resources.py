@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from lm_tools_bridge.protocol import jsonrpc, names
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.handshake import public_health
 from manager.routing.discovery.own_tools import CALL_TOOL_TEXT
 from manager.supervision import presence
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc, names
 
 
 def read_own(exchange: Exchange, located: Located | None, workspaces: Workspaces) -> Plain | None:

@@ -18,11 +18,11 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.roots import roots_in
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Plain
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.roots import roots_in
 
 TTL_S: Final = 600.0
 INPUT_KEY: Final = "workspace"

@@ -9,12 +9,12 @@ import os
 
 import msgspec
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers.exchange import Exchange, Located
 from manager.answers.workspace_lookup import look_up_by_paths
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision.workspaces import Workspaces
-from protocol import names
-from protocol.errors import Reason, Refusal
 
 _ADDRESS = (WorkspaceSource.QUERY, WorkspaceSource.HEADER)
 

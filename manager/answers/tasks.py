@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.extensions import tasks
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision.workspaces import Workspaces
-from protocol import names
-from protocol.extensions import tasks
 
 
 def owner(exchange: Exchange, workspaces: Workspaces, claimed: object) -> Located | None:

@@ -14,11 +14,11 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
+from lm_tools_bridge.protocol.versions import LATEST_MODERN
 from manager.answers.exchange import Exchange
 from manager.answers.recording.call_origin import origin_of
 from manager.forwarding.forward import Outgoing
-from protocol import headers, inbound, jsonrpc, names
-from protocol.versions import LATEST_MODERN
 
 _ELICITATION_SINCE: Final = "2025-06-18"
 _LEVEL_UNSAID: Final = "info"

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers.exchange import Located, Unlocated
 from manager.disk.folder import CwdProblemKind
 from manager.routing.workspace.cwd import is_absolute
@@ -29,8 +31,6 @@ from manager.routing.workspace.resolution import (
 )
 from manager.supervision.placement import Placement, folder_in
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
 
 MAX_PATHS: Final = 8
 """Paths among a call's arguments that are looked at: each costs some looks at the disk."""

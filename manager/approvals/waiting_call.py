@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol.internal.request_state import SHORT_ID
+from lm_tools_bridge.protocol.internal.request_state import SHORT_ID
 
 BEFORE_ID: Final = ":"
 """Between the name of a host and the id that a call has there. No id contains it."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final, NoReturn
 
-from host.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
 from manager.configuration.paths import Paths
 
 _LIBRARY: Final = "prompt_toolkit"
@@ -43,6 +43,6 @@ def become(command: list[str]) -> NoReturn:
 def command_line(paths: Paths, verb: str, words: Sequence[str]) -> list[str]:
     """The program and arguments that run the agent."""
     return [
-        sys.executable, "-I", "-m", "agent", verb, "--config-dir", str(paths.config_dir), "--state-dir",
-        str(paths.state_dir), "--runtime-dir", str(paths.runtime_dir), *words,
+        sys.executable, "-I", "-m", "lm_tools_bridge.agent", verb, "--config-dir", str(paths.config_dir),
+        "--state-dir", str(paths.state_dir), "--runtime-dir", str(paths.runtime_dir), *words,
     ]  # fmt: skip

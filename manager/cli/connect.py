@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from host.command_line import say
+from lm_tools_bridge.terminal.command_line import say
 from manager.cli.output.manager_access import current_folder, user_paths
 from manager.routing.workspace.cwd import placeholder_in
 

@@ -8,56 +8,86 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from host.command_line import say
-from host.deciding_verbs import DecidingGroup, ForAnyone, if_given, never_decides, unless_given
-from host.terminal.colour import has_colour
-from host.text.near_names import did_you_mean
-from host.text.printable import printable
+from lm_tools_bridge.terminal.colour import has_colour
+from lm_tools_bridge.terminal.command_line import say
+from lm_tools_bridge.terminal.deciding_verbs import (
+    DecidingGroup,
+    ForAnyone,
+    if_given,
+    never_decides,
+    unless_given,
+)
+from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.printable import printable
 from manager import __version__
 from manager.client import Control
 
 _SECTIONS: Final = {
     "The manager": {
-        "up": ("lifecycle.up", "Start the manager in the background, unless it runs."),
-        "serve": ("lifecycle.serve", "Run the manager in the foreground."),
-        "stop": ("lifecycle.stop", "Stop the manager and wait until it is gone."),
-        "restart": ("lifecycle.restart", "Change over to the installed version; sessions are kept."),
-        "service": ("service.verb", "Start the manager at login: install, uninstall, status."),
-        "status": ("status.show", "Show the state of the manager and its workspaces."),
-        "top": ("top.verb", "Watch calls, servers and clients live."),
-        "ui": ("access.ui", "Open the page in a browser: what needs you, projects, calls."),
-        "token": ("access.token", "Make tokens for programs in containers or behind forwarded ports."),
-        "approvals": ("access.approvals", "Answer the calls that wait for your approval."),
-        "workspaces": ("status.show", "List workspaces and their servers."),
-        "clients": ("status.clients", "List connected clients, and how the project of each was found."),
-        "log": ("status.log", "Show the log of the manager, a workspace or a server."),
-        "calls": ("calls.verb", "Show what agents did: recorded calls, figures, export."),
-        "record": ("calls.record", "Record arguments and results of calls, too, for a while."),
-        "replay": ("replay.verb", "Send recorded calls again, and compare the results."),
+        "up": ("manager.cli.lifecycle.up", "Start the manager in the background, unless it runs."),
+        "serve": ("manager.cli.lifecycle.serve", "Run the manager in the foreground."),
+        "stop": ("manager.cli.lifecycle.stop", "Stop the manager and wait until it is gone."),
+        "restart": (
+            "manager.cli.lifecycle.restart",
+            "Change over to the installed version; sessions are kept.",
+        ),
+        "service": ("manager.cli.service.verb", "Start the manager at login: install, uninstall, status."),
+        "status": ("manager.cli.status.show", "Show the state of the manager and its workspaces."),
+        "top": ("lm_tools_bridge.top.verb", "Watch calls, servers and clients live."),
+        "ui": (
+            "lm_tools_bridge.page.ui_verb",
+            "Open the page in a browser: what needs you, projects, calls.",
+        ),
+        "token": (
+            "manager.cli.access.token",
+            "Make tokens for programs in containers or behind forwarded ports.",
+        ),
+        "approvals": ("manager.cli.access.approvals", "Answer the calls that wait for your approval."),
+        "workspaces": ("manager.cli.status.show", "List workspaces and their servers."),
+        "clients": (
+            "manager.cli.status.clients",
+            "List connected clients, and how the project of each was found.",
+        ),
+        "log": ("manager.cli.status.log", "Show the log of the manager, a workspace or a server."),
+        "calls": ("manager.cli.calls.verb", "Show what agents did: recorded calls, figures, export."),
+        "record": ("manager.cli.calls.record", "Record arguments and results of calls, too, for a while."),
+        "replay": ("manager.cli.replay.verb", "Send recorded calls again, and compare the results."),
     },
     "The workspace of the current folder": {
-        "trust": ("workspace.trust", "Review what it brings along, and allow it to run."),
-        "untrust": ("workspace.trust", "Revoke its trust."),
-        "adopt": ("workspace.adopt", "Move servers of .mcp.json and the like to its workspace.toml."),
-        "tools": ("workspace.tools", "List, enable, disable and restrict its tools."),
-        "servers": ("workspace.servers", "List, restart and sign in to the sources of its tools."),
-        "languages": ("workspace.languages", "List its language servers, and what is missing."),
-        "call": ("workspace.call", "Call one of its tools."),
-        "agent": ("agent", "Talk to a model that uses its tools."),
+        "trust": ("manager.cli.workspace.trust", "Review what it brings along, and allow it to run."),
+        "untrust": ("manager.cli.workspace.trust", "Revoke its trust."),
+        "adopt": (
+            "lm_tools_bridge.client_setup.cli.adopt",
+            "Move servers of .mcp.json and the like to its workspace.toml.",
+        ),
+        "tools": ("manager.cli.workspace.tools", "List, enable, disable and restrict its tools."),
+        "servers": (
+            "manager.cli.workspace.servers",
+            "List, restart and sign in to the sources of its tools.",
+        ),
+        "languages": ("manager.cli.workspace.languages", "List its language servers, and what is missing."),
+        "call": ("manager.cli.workspace.call", "Call one of its tools."),
+        "agent": ("manager.cli.agent", "Talk to a model that uses its tools."),
     },
     "Everywhere": {
-        "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),
-        "remote": ("remote.verb", "Reach projects on other hosts, over ssh and in containers."),
-        "client": ("client.verb", "Connect coding agents: add this server to their files."),
-        "team": ("team.verb", "Share workspaces and servers with a team."),
-        "secrets": ("workspace.secrets", "Store tokens that servers and tools need."),
-        "doctor": ("doctor.verb", "Check the installation, and say what to do."),
-        "completion": ("completion.verb", "Complete words of this program in bash, zsh or fish."),
-        "uninstall": ("uninstall.verb", "Remove everything that this program made."),
-        "demo": ("demo.tour", "Demonstrate every feature on sample workspaces, then clean up."),
+        "connect": ("manager.cli.connect", "Run as a stdio MCP server, for clients without HTTP support."),
+        "remote": ("manager.cli.remote.verb", "Reach projects on other hosts, over ssh and in containers."),
+        "client": (
+            "lm_tools_bridge.client_setup.cli.verb",
+            "Connect coding agents: add this server to their files.",
+        ),
+        "team": ("lm_tools_bridge.team.cli.verb", "Share workspaces and servers with a team."),
+        "secrets": ("manager.cli.workspace.secrets", "Store tokens that servers and tools need."),
+        "doctor": ("lm_tools_bridge.doctor.verb", "Check the installation, and say what to do."),
+        "completion": ("manager.cli.completion.verb", "Complete words of this program in bash, zsh or fish."),
+        "uninstall": ("lm_tools_bridge.uninstall.verb", "Remove everything that this program made."),
+        "demo": (
+            "lm_tools_bridge.demo.tour",
+            "Demonstrate every feature on sample workspaces, then clean up.",
+        ),
     },
 }
-"""Verb: (module in this package, which has a command of the verb's name; line for the overview)."""
+"""Verb: (module, which has a command of the verb's name; line for the overview)."""
 _VERBS: Final = {verb: entry for section in _SECTIONS.values() for verb, entry in section.items()}
 _TELL_VERSIONS: Final = frozenset({"up", "serve", "stop", "restart", "service", "status", "connect"})
 """Verbs that tell by themselves if the manager has another version, or must not."""
@@ -77,7 +107,7 @@ _MEANT: Final = {
     "version": "--version",
 }
 """Words of other programs for what a verb of ours does, where the spelling is not near."""
-_DETAILS: Final = {"sessions": "status.show", "whoami": "status.whoami"}
+_DETAILS: Final = {"sessions": "manager.cli.status.show", "whoami": "manager.cli.status.whoami"}
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 
@@ -108,7 +138,7 @@ class _Verbs(DecidingGroup):
 
 
 MODULES: Final = {
-    verb: (f"manager.cli.{module}", verb)
+    verb: (module, verb)
     for verb, module in ({name: entry[0] for name, entry in _VERBS.items()} | _DETAILS).items()
 }
 """Every verb, also those that the overview omits -> its module, and the command's name in it."""

@@ -14,8 +14,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from host.text.key_lines import line_of
-from host.text.near_names import did_you_mean
+from lm_tools_bridge.text.key_lines import line_of
+from lm_tools_bridge.text.near_names import did_you_mean
 from manager.configuration import client_overrides
 from manager.configuration.settings import BY_CLIENT, FIELDS, Settings
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from host.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
 from manager.configuration.runtime_folder import (
     APP_NAME,
     BASE_FOLDERS,

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from host.files import private_files
-from host.files.local_disk import are_local
-from host.processes.login_session import session_folder
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.processes.login_session import session_folder
 
 APP_NAME: Final = "lm-tools-bridge"
 LOCK: Final = "manager.lock"

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers import result_format
 from manager.answers.exchange import AnyReply, Exchange
 from manager.http.request import HttpRequest
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
 
 NOT_A_PERSON: Final = Refusal(
     Reason.APPROVAL_REQUIRED,

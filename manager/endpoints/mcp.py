@@ -11,6 +11,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.inbound import Inbound, Rejection, classify
+from lm_tools_bridge.protocol.jsonrpc import Request, Response
+from lm_tools_bridge.protocol.versions import Era
 from manager.answers.dispatch import Dispatch, SentCall, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
@@ -35,11 +40,6 @@ from manager.routing.request_heads.request_metadata import METHODS
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session
 from manager.sessions.client_processes import ClientProcesses
-from protocol import headers, jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.inbound import Inbound, Rejection, classify
-from protocol.jsonrpc import Request, Response
-from protocol.versions import Era
 
 _STOPPING: Final = Refusal(
     Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lm_tools_bridge.protocol import headers, sse
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
 from manager.routing.state.session_table import Session
@@ -18,7 +19,6 @@ from manager.sessions import event_ids
 from manager.sessions.event_ids import EventId
 from manager.sessions.session_manager import SessionManager
 from manager.sessions.stream import Stream, lost_answer
-from protocol import headers, sse
 
 _CONFLICT: Final = b'{"error":"Conflict: this session has a stream already"}'
 _LOST: Final = "the connection broke, and the answer is not here any more"

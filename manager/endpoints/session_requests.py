@@ -14,6 +14,12 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol.inbound import Inbound
+from lm_tools_bridge.protocol.jsonrpc import Notification, Response
+from lm_tools_bridge.protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
 from manager.answers import result_format, upstream_request
 from manager.answers.call_tool import is_explicit
 from manager.answers.dispatch import Dispatch, SentCall
@@ -29,12 +35,6 @@ from manager.sessions.preferences import Preferences
 from manager.sessions.roots import SessionRoots
 from manager.sessions.round_trips import RoundTrips
 from manager.sessions.session_manager import SessionManager
-from protocol import headers, jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.extensions import skills
-from protocol.inbound import Inbound
-from protocol.jsonrpc import Notification, Response
-from protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
 
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from lm_tools_bridge.protocol import headers, jsonrpc
+from lm_tools_bridge.protocol.versions import LEGACY_REVISIONS
 from manager.answers.exchange import Located
 from manager.answers.new_exchange import claims_of
 from manager.answers.workspace_lookup import look_up_workspace
@@ -15,8 +17,6 @@ from manager.endpoints import session_get
 from manager.endpoints.session_requests import UNKNOWN, NoSession, SessionEndpoint
 from manager.http.request import HttpRequest
 from manager.supervision.workspaces import Workspaces
-from protocol import headers, jsonrpc
-from protocol.versions import LEGACY_REVISIONS
 
 NOT_ALLOWED: Final = b'{"error": "Method Not Allowed"}'
 

@@ -11,6 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.extensions import skills, tasks
+from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
 from manager.answers import result_format
 from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import (
@@ -28,10 +32,6 @@ from manager.answers.listing.server_discover import ServerDiscover
 from manager.answers.tasks import undeclared
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.http.stream_endings import StreamEndings
-from protocol import jsonrpc, names
-from protocol.errors import Refusal
-from protocol.extensions import skills, tasks
-from protocol.versions import MODERN_REVISIONS
 
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},

@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Hashable
 from functools import partial
 from typing import Final, TypeVar
 
-from http_server.byte_budget import SMALL, Room
+from lm_tools_bridge.http_server.byte_budget import SMALL, Room
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
@@ -20,7 +21,6 @@ from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.faults import log_fault
 from manager.runtime_tuning import malloc
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from protocol.errors import Reason, Refusal
 
 COLLECTED: Final = 256 * 1024
 """Bytes up to which a JSON answer is collected, so that one that breaks off can still be refused."""

@@ -18,6 +18,8 @@ from dataclasses import replace
 
 import msgspec
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import RETRY_MS, Answer, refusal_of
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
@@ -28,8 +30,6 @@ from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream import request_head
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from protocol import names
-from protocol.errors import Reason, Refusal
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +42,8 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         is_pure: Whether the URL or a header names the workspace alone (`Workspaces.ready`).
         begun: Monotonic time when the work for a client's call began; None if it is not timed.
         origin: What the recorder stores of it; None if it is not recorded.
-        made_trace: The number of the trace context to send with it (`protocol/trace_context.py`); 0 for none.
+        made_trace: The number of the trace context to send with it
+        (`lm_tools_bridge/protocol/trace_context.py`); 0 for none.
     """
 
     method: str

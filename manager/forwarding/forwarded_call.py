@@ -9,16 +9,16 @@ from enum import Enum, auto
 import msgspec
 from msgspec.structs import replace
 
-from http_server.byte_budget import ByteBudget
+from lm_tools_bridge.http_server.byte_budget import ByteBudget
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal import call_timing
 from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
 from manager.logs.log import logger
 from manager.recorder.ended_call import TASK, CallDetails, CallOrigin, Record
 from manager.supervision.server.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
-from protocol.internal import call_timing
 
 _monotonic = time.monotonic
 
@@ -91,7 +91,7 @@ class ForwardedCall:
         sent_at: When it was sent.
         response: Set when it is sent, unless the route cache reads the response.
         took: Where its time went in the server, if the route cache has read that
-            (`protocol/internal/call_timing.py`).
+            (`lm_tools_bridge/protocol/internal/call_timing.py`).
     """
 
     __slots__ = (

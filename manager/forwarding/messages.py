@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from http_server.byte_budget import SMALL
+from lm_tools_bridge.http_server.byte_budget import SMALL
+from lm_tools_bridge.protocol import jsonrpc, sse
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.jsonrpc import Notification
 from manager.forwarding.answer import Answer, InterruptedAnswerError, too_large
 from manager.forwarding.answer_facts import facts_of
 from manager.routing.json import large_members
-from protocol import jsonrpc, sse
-from protocol.errors import Reason, Refusal
-from protocol.jsonrpc import Notification
 
 LARGE: Final = 64 * 1024
 """Bytes from which reading a message twice is too slow."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from host.blocked_import import blocked_import
+from lm_tools_bridge.machine.blocked_import import blocked_import
 from manager.logs.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.request_heads.response_head import render_refusal

@@ -1,7 +1,7 @@
 """One connection of a client: cached calls, MCP requests, and delegation of other requests to aiohttp.
 
-`http_server/connections/connection.py` reads the requests. So every head passes one grammar and one set of
-admission rules under a cap and a deadline, whoever serves its request.
+`lm_tools_bridge/http_server/connections/connection.py` reads the requests. So every head passes one grammar
+and one set of admission rules under a cap and a deadline, whoever serves its request.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
-from host.peers.own_child_connections import is_own_child_connection
-from http_server.connections.connection import HttpConnection
-from http_server.connections.connection_state import Event, State
-from http_server.parsing.head import Framing, RequestHead
-from http_server.parsing.head_reader import ReadHead
-from http_server.refusal import STOPPED_READING, AdmissionRefusal
+from lm_tools_bridge.http_server.connections.connection import HttpConnection
+from lm_tools_bridge.http_server.connections.connection_state import Event, State
+from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead
+from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
+from lm_tools_bridge.http_server.refusal import STOPPED_READING, AdmissionRefusal
+from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
+from lm_tools_bridge.protocol import trace_context
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
@@ -26,7 +27,6 @@ from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
 from manager.routing.state.peer import Peer
 from manager.tokens.gate import Guest
-from protocol import trace_context
 
 _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from http_server.connections.server_context import ServerContext
-from http_server.limits import Limits
-from http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.connections.server_context import ServerContext
+from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from manager.http.faults import log_fault
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest

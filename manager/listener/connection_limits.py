@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from host.processes.open_files import connections_within, raise_limit
-from http_server.limits import Limits
+from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.machine.processes.open_files import connections_within, raise_limit
 from manager.configuration.settings import Settings
 from manager.logs.log import logger
 

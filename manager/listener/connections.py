@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from http_server.byte_budget import ByteBudget
-from http_server.connections.open_connections import Connections as OpenConnections
-from http_server.connections.server_context import ServerContext
-from http_server.deadline import Deadlines
-from http_server.limits import Limits
+from lm_tools_bridge.http_server.byte_budget import ByteBudget
+from lm_tools_bridge.http_server.connections.open_connections import Connections as OpenConnections
+from lm_tools_bridge.http_server.connections.server_context import ServerContext
+from lm_tools_bridge.http_server.deadline import Deadlines
+from lm_tools_bridge.http_server.limits import Limits
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.connection import ClientConnection

@@ -7,6 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from lm_tools_bridge.page.acting.access import Access
+from lm_tools_bridge.page.acting.command import ServerCommand
+from lm_tools_bridge.page.acting.sign_in import SignIns
+from lm_tools_bridge.page.acting.tool_changes import ToolChanges
+from lm_tools_bridge.page.calls.lookups import CallLookups
+from lm_tools_bridge.page.routes import Page, access_routes
+from lm_tools_bridge.team.team import Team
+from lm_tools_bridge.team.team import control_routes as team_control_routes
+from lm_tools_bridge.team.team import routes as team_routes
 from manager.admin.control.approval_routes import add_approval_routes
 from manager.admin.control.control_socket import make_control_app
 from manager.admin.control.recorded_calls import recorded_calls_routes
@@ -20,16 +29,7 @@ from manager.configuration.paths import Paths
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
-from manager.page.acting.access import Access
-from manager.page.acting.command import ServerCommand
-from manager.page.acting.sign_in import SignIns
-from manager.page.acting.tool_changes import ToolChanges
-from manager.page.calls.lookups import CallLookups
-from manager.page.routes import Page, access_routes
 from manager.recorder.writing.recorder import Recorder
-from manager.team.team import Team
-from manager.team.team import control_routes as team_control_routes
-from manager.team.team import routes as team_routes
 
 
 class OncePerSecond(logging.Filter):

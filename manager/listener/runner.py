@@ -11,8 +11,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from http_server.byte_budget import ByteBudget
-from http_server.limits import Limits
+from lm_tools_bridge.http_server.byte_budget import ByteBudget
+from lm_tools_bridge.http_server.limits import Limits
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.connections import Connections

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
-from host import log
-from host.line_queue import LineQueue
-from host.log import logger
+from lm_tools_bridge import log
+from lm_tools_bridge.log import logger
+from lm_tools_bridge.machine.line_queue import LineQueue
 
 __all__ = ["RECENT", "configure", "copy_to", "logger", "recent_lines", "short", "tell_dropped", "unblocked"]
 

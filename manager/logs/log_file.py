@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from host.line_queue import LineQueue
+from lm_tools_bridge.machine.line_queue import LineQueue
 from manager.logs import log
 
 

@@ -82,7 +82,7 @@ class CallDetails(msgspec.Struct, gc=False):
 EndedCall = tuple[CallOrigin, float | None, float | None, float, str, int | None, CallDetails | None, bytes]
 """A call that has ended: its origin, when it was sent, answered and over (monotonic seconds), its outcome,
 the bytes of its result, details, and where its time went in the workspace server, as the server says
-(`protocol/internal/call_timing.py`). The outcome is `ok`, or a word that says what
+(`lm_tools_bridge/protocol/internal/call_timing.py`). The outcome is `ok`, or a word that says what
 went wrong or how the call goes on (`is_failure`)."""
 Record = Callable[[EndedCall], object]
 """Takes an ended call; never waits, never fails."""

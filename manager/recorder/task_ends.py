@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from host.token_bucket import TokenBucket
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.internal import ended_task
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.ended_task import EndedTask
+from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.token_bucket import TokenBucket
 from manager.recorder.ended_call import GOES_ON, CallDetails, CallLabel, CallOrigin, EndedCall, Record
-from protocol import jsonrpc, names
-from protocol.internal import ended_task
-from protocol.internal.call_timing import CallTiming
-from protocol.internal.ended_task import EndedTask
-from protocol.versions import Era
 
 PER_S: Final = 50.0
 """Ends a second that a server may have recorded for any length of time; it runs at most 256 tasks."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc, names, sse
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 
 _METHOD: Final = names.PROGRESS.encode()
 _PROGRESS: Final = re.compile(rb'"progress"\s*:\s*(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)')

@@ -12,6 +12,7 @@ import time
 from functools import partial
 from typing import Final, Protocol
 
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers import result_format
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange
@@ -27,7 +28,6 @@ from manager.sessions import round_trips
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
 from manager.upstream.response_head import ResponseHead
-from protocol.errors import Refusal
 
 PATIENCE_S: Final = 1.0
 """Seconds until a task takes over a call whose response has not arrived."""

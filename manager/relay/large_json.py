@@ -1,7 +1,7 @@
 """Forwards a large JSON response to a client without parsing it; removes the trim for session clients.
 
-The trim (`protocol/internal/result_trim.py`) marks the members that only stateless clients get.
-`relay_plan.py` has checked by its beginning that the body is the response to the request.
+The trim (`lm_tools_bridge/protocol/internal/result_trim.py`) marks the members that only stateless clients
+get. `relay_plan.py` has checked by its beginning that the body is the response to the request.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.http.request import HttpRequest
 from manager.routing.json.forwardable_result import RESULT_END
 from manager.routing.request_heads.request_metadata import JSON
 from manager.runtime_tuning import malloc
 from manager.upstream.response import Piece
-from protocol.internal.result_trim import ResultTrim
 
 JOINED: Final = 16 * 1024
 """Bytes of the body that are written together with the head: copying them costs less than a second write."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 
+from lm_tools_bridge.protocol import sse
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers.exchange import Ending
 from manager.forwarding.answer import Answer
 from manager.forwarding.body_flow import Flow
@@ -15,8 +17,6 @@ from manager.forwarding.messages import unusable
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
 from manager.relay.event_relay import EventRelay
-from protocol import sse
-from protocol.errors import Refusal
 
 
 class ListenStream:

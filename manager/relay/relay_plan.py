@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED
 from manager.forwarding.messages import begins_as_answer
@@ -13,7 +14,6 @@ from manager.relay.large_json import LargeBody
 from manager.routing.json.forwardable_result import RESULT_BEGIN
 from manager.routing.request_heads.request_metadata import JSON
 from manager.upstream.response import UpstreamResponse
-from protocol.internal.result_trim import ResultTrim
 
 _INSPECTED: Final = 2048
 """The first bytes of a body, which have to show that it is the response; else the body is parsed."""

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
+from lm_tools_bridge.protocol import sse
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers import result_format
 from manager.answers.exchange import AnyReply, Ending, Events, Exchange, IdleStream, Plain, Relayed
 from manager.forwarding.answer import COLLECTED, Answer, InterruptedAnswerError
@@ -27,8 +29,6 @@ from manager.relay.relay_plan import RelayKind, ResponseTraits, relay_kind
 from manager.routing.request_heads.request_metadata import JSON
 from manager.sessions.stream import Stream
 from manager.sessions.streams import Streams
-from protocol import sse
-from protocol.errors import Refusal
 
 
 class Writer:

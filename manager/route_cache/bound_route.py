@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from lm_tools_bridge.protocol.call_pattern import PatternValues
+from lm_tools_bridge.protocol.trace_context import BEGIN, END
 from manager.route_cache.cached_route import CachedRoute
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
 from manager.upstream.request_head import TRACE_BEGIN
-from protocol.call_pattern import PatternValues
-from protocol.trace_context import BEGIN, END
 
 _BEGIN: Final = TRACE_BEGIN + BEGIN
 _END: Final = END + b"\r\n\r\n"

@@ -10,7 +10,8 @@ import asyncio
 import time
 from typing import Protocol
 
-from http_server.deadline import Deadline
+from lm_tools_bridge.http_server.deadline import Deadline
+from lm_tools_bridge.protocol.call_pattern import PatternValues
 from manager.answers.recording.trace_context import made_number
 from manager.forwarding.answer_facts import has_tool_error
 from manager.forwarding.forwarded_call import ForwardedCall
@@ -23,7 +24,6 @@ from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
-from protocol.call_pattern import PatternValues
 
 _monotonic = time.monotonic
 

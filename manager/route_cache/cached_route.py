@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from lm_tools_bridge.protocol import headers, sse
+from lm_tools_bridge.protocol.call_pattern import Pattern, PatternValues
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import sent_cwd
 from manager.answers.upstream_request import caller_header
@@ -25,9 +28,6 @@ from manager.routing.state.session_table import Session
 from manager.supervision.placement import Placement
 from manager.supervision.server.instance import Instance
 from manager.upstream import header_cache
-from protocol import headers, sse
-from protocol.call_pattern import Pattern, PatternValues
-from protocol.internal.result_trim import ResultTrim
 
 RECORD_INTERVAL_S: Final = 0.01
 """Seconds between two calls of a route that are recorded in the table of clients."""
@@ -57,7 +57,8 @@ class CachedRoute:
         recorded_at: when a call was last recorded in the table of clients (monotonic).
         label, trace: what is recorded of each call.
         makes_traces: whether its calls get a trace context, because they bring none.
-        took: where the time of the last call went in the server (`protocol/internal/call_timing.py`); empty
+        took: where the time of the last call went in the server
+        (`lm_tools_bridge/protocol/internal/call_timing.py`); empty
             if the server did not say.
         body_start: offset of the message in the last response.
         is_streamed: whether the last body from `response_body` was an event stream.

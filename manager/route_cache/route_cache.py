@@ -10,7 +10,11 @@ from __future__ import annotations
 import time
 from typing import Any, Final, Protocol
 
-from http_server.responses.date import DateLine
+from lm_tools_bridge.http_server.responses.date import DateLine
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
+from lm_tools_bridge.protocol.inbound import Inbound, classify
+from lm_tools_bridge.protocol.jsonrpc import Request
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import claims_of, exchange_of
@@ -35,10 +39,6 @@ from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session, SessionTable
 from manager.supervision.workspaces import Workspaces
-from protocol import headers
-from protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
-from protocol.inbound import Inbound, classify
-from protocol.jsonrpc import Request
 
 MAX_GROUPS: Final = 1024
 """Route groups and request lines that are kept; when full, all are dropped."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal.name_rules import OFFERED_LENGTH, NameRules
 from manager.routing.client_profiles import ClientProfile
-from protocol import headers
-from protocol.internal.name_rules import OFFERED_LENGTH, NameRules
 
 ENTRY_NAME: Final = "lm-tools-bridge"
 """The name of this program in clients' configurations, as `lmtb client add` writes it; clients do not send

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from manager.routing.client_profiles import ClientProfile
-from protocol.internal.client_traits import ClientTraits
 
 
 def leaves_its_folder(profile: ClientProfile) -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 
 MAX_REQUEST: Final = 64
 """Bytes of JSON text of the longest request id that is written into event ids."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from lm_tools_bridge.protocol import jsonrpc, names
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
 from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink
 from manager.sessions.streams import Streams
-from protocol import jsonrpc, names
 
 SUBSCRIBED_S = 15 * 60.0
 """Seconds after its last request for which a session without an open stream stays subscribed upstream."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.jsonrpc import Response
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.jsonrpc import Response
 
 
 @dataclass(frozen=True, slots=True, eq=False)

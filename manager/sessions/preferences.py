@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.workspace_lookup import look_up_workspace, workspace_not_set
@@ -15,8 +17,6 @@ from manager.routing.state.session_table import Session
 from manager.sessions.session_manager import MAX_SUBSCRIPTIONS, SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc, names
-from protocol.errors import Refusal
 
 METHODS: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE})
 CONFIRM_S: Final = 5.0

@@ -15,13 +15,13 @@ from typing import Final
 
 from msgspec import structs
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.roots import roots_in
 from manager.answers.exchange import Exchange
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.sessions.pending_requests import PendingRequest
 from manager.sessions.session_manager import SessionManager
-from protocol import headers, jsonrpc, names
-from protocol.roots import roots_in
 
 MAX_UNANSWERED: Final = 3
 """So often in a row a client may not answer: one may be busy with its start, another never answers, and each

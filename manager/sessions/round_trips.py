@@ -16,6 +16,9 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import input_requests, jsonrpc
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.internal import request_state
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Relayed
 from manager.approvals.board import ApprovalBoard
@@ -24,9 +27,6 @@ from manager.forwarding.messages import Answered, messages_of, unusable
 from manager.routing.json import legacy_result
 from manager.sessions.input_requests import INPUT_TIMEOUT_S, InputRequests, Members, unanswered
 from manager.sessions.pending_requests import PendingRequests
-from protocol import input_requests, jsonrpc
-from protocol.errors import Refusal
-from protocol.internal import request_state
 
 MAX_ROUND_TRIPS: Final = 10
 GIVE_UP_S: Final = 2.0

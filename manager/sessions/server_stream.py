@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import Iterable
 from typing import Final
 
+from lm_tools_bridge.protocol import jsonrpc, names
 from manager.sessions.event_ids import EventId
 from manager.sessions.stream import EventSink, Stream
-from protocol import jsonrpc, names
 
 MAX_PENDING: Final = 256
 """Most notifications that wait; beyond that, the oldest about a resource is dropped."""

@@ -16,6 +16,8 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.roots import declares_roots
 from manager.configuration.settings import Settings
 from manager.logs.log import logger, short
 from manager.routing.client_profiles import ClientProfiles
@@ -25,8 +27,6 @@ from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
 from manager.state_file.store import Store
 from manager.state_file.tables import SessionRow
-from protocol import jsonrpc
-from protocol.roots import declares_roots
 
 FLUSH_S = 30.0
 MAX_CLIENT_TEXT = 200

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from lm_tools_bridge.protocol import sse
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.versions import numbers_events, primes_streams
 from manager.configuration.budgets import MAX_SESSION_EVENT_BYTES
 from manager.sessions.event_ids import EventId
 from manager.sessions.replay import Replay
-from protocol import sse
-from protocol.errors import Reason, Refusal
-from protocol.versions import numbers_events, primes_streams
 
 RETRY_MS: Final = 3000
 """The `retry` field of event streams. A connection mostly breaks because the manager restarts, which takes a

@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from manager.answers.upstream_request import manager_request
 from manager.logs.log import logger
 from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
-from protocol import jsonrpc, names, sse
 
 RETRY_S: Final = 2.0
 """Seconds to wait after a stream has ended."""

@@ -14,14 +14,14 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers.exchange import Located
 from manager.sessions.notifier import Notifier
 from manager.sessions.upstream_listener import UpstreamListener
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.server.instance import Instance
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc, names
-from protocol.errors import Refusal
 
 UPDATE_S: Final = 0.5
 """Seconds between updates of the streams; a change of interest triggers one immediately."""

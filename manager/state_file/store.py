@@ -16,8 +16,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
 
-from host.files.disk_errors import worded
-from host.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine.files.disk_errors import worded
+from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
 from manager.logs.log import logger
 from manager.state_file.tables import InstanceRow, Loaded, SessionRow, WorkspaceRow, commit, load, prepare
 from manager.state_file.unsaved_writes import Row, UnsavedWrites

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from host.files import private_files
+from lm_tools_bridge.machine.files import private_files
 from manager.configuration.budgets import MAX_UNSAVED_BYTES
 from manager.logs.log import logger
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from host.text.printable import printable
+from lm_tools_bridge.protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.text.printable import printable
 from manager.routing.client_profiles import OTHER, profile_of
 from manager.status_reading.responses import objects
-from protocol.internal.own_servers import OwnServers
 
 
 def running_twice(status: Mapping[str, Any]) -> Iterator[str]:

@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from host.text.missing_variables import passing_on
+from lm_tools_bridge.protocol.internal.source_states import BROKEN, DOWN
+from lm_tools_bridge.text.missing_variables import passing_on
 from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
-from protocol.internal.source_states import BROKEN, DOWN
 
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})
 """Codes of issues that the states of sources show already."""

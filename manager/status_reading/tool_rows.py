@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from host.text.text_tokens import text_tokens
+from lm_tools_bridge.text.text_tokens import text_tokens
 from manager.routing.client_needs import ENTRY_NAME
 from manager.routing.client_profiles import ClientProfile
 

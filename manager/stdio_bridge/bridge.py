@@ -13,6 +13,9 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.jsonrpc import Malformed, Notification, Request
 from manager.stdio_bridge.http_requests import revision_of, stateless_notification
 from manager.stdio_bridge.manager_connection import ManagerConnection, Unreachable
 from manager.stdio_bridge.request_relay import PendingRequest, RequestRelay
@@ -20,9 +23,6 @@ from manager.stdio_bridge.responses import ResponseLost, body_of
 from manager.stdio_bridge.session import Session
 from manager.stdio_bridge.stdio import MAX_LINE, ClientGone, LineTooLong
 from manager.upstream.failures import UpstreamFailure
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.jsonrpc import Malformed, Notification, Request
 
 DRAIN_S: Final = 2.0
 """Seconds that pending requests may still take after the end of stdin."""

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.jsonrpc import Request
+from lm_tools_bridge.protocol.param_headers import ANNOTATION, Mirrored, annotated, mirror
+from lm_tools_bridge.protocol.versions import LATEST_MODERN
 from manager.stdio_bridge.manager_connection import Header, HttpMessage
-from protocol import headers, jsonrpc, names
-from protocol.jsonrpc import Request
-from protocol.param_headers import ANNOTATION, Mirrored, annotated, mirror
-from protocol.versions import LATEST_MODERN
 
 _JSON: Final[tuple[Header, ...]] = (
     (b"Content-Type", b"application/json"),

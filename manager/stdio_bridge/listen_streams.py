@@ -13,12 +13,12 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.jsonrpc import Notification, Response
 from manager.stdio_bridge.manager_connection import HttpMessage, ManagerConnection, Unreachable
 from manager.stdio_bridge.responses import ResponseLost, is_stream, messages_of
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
-from protocol import jsonrpc, names
-from protocol.jsonrpc import Notification, Response
 
 REOPEN_S: Final = 0.5
 """Seconds before a stream that ended is opened again."""

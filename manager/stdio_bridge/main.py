@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from host.own_token import own_headers
+from lm_tools_bridge.machine.own_token import own_headers
 from manager.client import Control
 from manager.configuration.paths import Paths
 from manager.stdio_bridge.bridge import Bridge

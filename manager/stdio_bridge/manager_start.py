@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from host.files.disk_errors import worded
-from host.files.private_files import UnsafePathError, make_private
-from host.processes.login_session import with_session_folder
+from lm_tools_bridge.machine.files.disk_errors import worded
+from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine.processes.login_session import with_session_folder
+from lm_tools_bridge.protocol import names
 from manager import exit_codes
 from manager.configuration.paths import Paths
-from protocol import names
 
 UNIT: Final = "lm-tools-bridge.service"
 _MARKS: Final = (names.CHILD_VARIABLE, names.INSTANCE_VARIABLE)

@@ -14,6 +14,11 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH
+from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
 from manager.stdio_bridge import listen_streams
 from manager.stdio_bridge.http_requests import StatelessRequests
 from manager.stdio_bridge.manager_connection import TIMEOUT_S, HttpMessage, ManagerConnection, Unreachable
@@ -28,11 +33,6 @@ from manager.stdio_bridge.responses import (
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.extensions import skills
-from protocol.inbound import HEADER_MISMATCH
-from protocol.jsonrpc import Notification, Request, Response
 
 _REPEATABLE: Final = frozenset(
     {names.INITIALIZE, names.DISCOVER, names.PING, names.LISTEN, names.TOOLS_LIST, names.RESOURCES_LIST,

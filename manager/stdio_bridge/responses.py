@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, sse
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.jsonrpc import Response
 from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
 from manager.upstream.response import UpstreamResponse
-from protocol import jsonrpc, sse
-from protocol.errors import Reason, Refusal
-from protocol.jsonrpc import Response
 
 MAX_MESSAGE: Final = 128 * 1024 * 1024
 """Bytes of the largest message that is forwarded; the manager's own limit is smaller by default."""

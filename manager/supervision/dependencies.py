@@ -10,20 +10,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.protocol.internal.launch import Folders
 from manager.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.installation import Installation
 from manager.recorder.ended_call import Record
 from manager.state_file.store import Store
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
-from protocol.internal.launch import Folders
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """What supervisors need; the daemon makes one. Tests replace the clock (`now`, `sleep`) and `rng`.
 
-    `folders` and `port` go into the launch instructions of workspace servers (`protocol/internal/launch.py`).
+    `folders` and `port` go into the launch instructions of workspace servers
+    (`lm_tools_bridge/protocol/internal/launch.py`).
     Without `fork_server` workspace servers are spawned. `approvals` gets the calls that wait for a person,
     and `record` those that have ended, unless calls are not recorded.
     """

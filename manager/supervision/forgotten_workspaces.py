@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from host.files.private_folder import remove
+from lm_tools_bridge.machine.files.private_folder import remove
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.logs.log import logger

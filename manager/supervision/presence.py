@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc
 
 
 def serving(workspaces: Workspaces, workspace: Workspace) -> Instance | None:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import RETRY_STEP, Reason, Refusal
 from manager.configuration.budgets import MAX_HANGING_LOOKUPS
 from manager.disk.disk_lookups import DEADLINE_S
 from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.routing.remote.address import Host
-from protocol import names
-from protocol.errors import RETRY_STEP, Reason, Refusal
 
 BUSY_RETRY_MS: Final = 2000
 LEFT_RETRY_MS: Final = 1000

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from host.files.git_worktrees import worktree_at
+from lm_tools_bridge.machine.files.git_worktrees import worktree_at
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.logs.log import logger
 from manager.routing.state.root_watch import RootSign, RootWatch

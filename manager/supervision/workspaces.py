@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
 from manager.logs.log import logger
@@ -26,7 +27,6 @@ from manager.supervision.registration.registered_servers import RegisteredServer
 from manager.supervision.server.instance import Instance
 from manager.supervision.server.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
-from protocol.errors import Reason, Refusal
 
 if TYPE_CHECKING:
     from manager.supervision.remote.remote_supervisor import RemoteSupervisor

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from host.token_bucket import TokenBucket
-from http_server.parsing.head import RequestHead
-from http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.parsing.head import RequestHead
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.token_bucket import TokenBucket
 from manager.routing.request_heads.admission import is_mcp_target
 from manager.tokens.token import SCOPES, Token, digest_of, scope_of, shown_token
 from manager.tokens.token_file import TokenFileError, read_tokens

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from host.files import private_files
-from host.own_token import FILE, PREFIX, read_own_token
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine.own_token import FILE, PREFIX, read_own_token
 
 
 def new_token() -> str:
@@ -21,7 +21,7 @@ def renew_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> str:
     Programs that were started before an upgrade read it in one of `former_dirs`.
 
     Raises:
-        OSError, host.files.private_files.UnsafePathError: the file cannot be used.
+        OSError, lm_tools_bridge.machine.files.private_files.UnsafePathError: the file cannot be used.
     """
     token = new_token()
     private_files.make_private(runtime_dir)

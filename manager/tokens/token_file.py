@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from host.files import private_files
+from lm_tools_bridge.machine.files import private_files
 from manager.tokens.token import SCOPES, Token
 
 MOST_TOKENS: Final = 100

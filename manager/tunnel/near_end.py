@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from host.text.printable import printable
+from lm_tools_bridge.text.printable import printable
 from manager.routing.remote.greeting import PROTOCOL, Greeting, GreetingReader, NoGreeting
 from manager.routing.remote.line_failures import FailureKind, LineFailure, failure_of
 from manager.tunnel.carrier import Carrier

@@ -1,7 +1,8 @@
 """Caches parsed response heads, since a server sends the same one again and again.
 
 Two heads share an entry if they differ only in the digits of their single `Content-Length` and in the timing
-of the call (`protocol/internal/call_timing.py`). For a chunked body the head must be identical. The cache
+of the call (`lm_tools_bridge/protocol/internal/call_timing.py`). For a chunked body the head must be
+identical. The cache
 handles a whole response in one read, and the beginning of a response of known length. Everything else goes to
 the parser, which also adds the entries.
 """
@@ -13,10 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal import call_timing
 from manager.configuration.budgets import MAX_ANSWER_HEADS
 from manager.upstream.response_head import ResponseHead
-from protocol import headers
-from protocol.internal import call_timing
 
 LONGEST: Final = 2048
 """Most bytes of a cached head."""

@@ -15,8 +15,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
-from host.peers.peer_uid import Address, tcp_peer_uid
-from host.peers.proved_server import ServedByOthers, require_own_server
+from lm_tools_bridge.machine.peers.peer_uid import Address, tcp_peer_uid
+from lm_tools_bridge.machine.peers.proved_server import ServedByOthers, require_own_server
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import Fields, head_before_length, request_head

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from protocol import trace_context
+from lm_tools_bridge.protocol import trace_context
 
 Fields = Sequence[tuple[bytes, bytes]]
 """Names and values of header fields."""

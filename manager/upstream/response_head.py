@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.internal.result_trim import ResultTrim
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 
 
 class ResponseHead(msgspec.Struct, frozen=True, gc=False):

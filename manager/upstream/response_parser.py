@@ -10,11 +10,11 @@ from typing import Final, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal import call_timing
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.upstream import header_cache
 from manager.upstream.response_head import ResponseHead
-from protocol import headers
-from protocol.internal import call_timing
-from protocol.internal.result_trim import ResultTrim
 
 MAX_HEAD: Final = 64 * 1024
 """Most bytes without any byte of the body: httptools limits neither the head nor the trailers."""

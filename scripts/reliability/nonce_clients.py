@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import ClientError
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Answer, Client, SessionClient
 from support.processes.managers.stdio_families import FAMILY, entry
 from support.servers.mcp_sources.stdio_servers import program

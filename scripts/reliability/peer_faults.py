@@ -19,7 +19,7 @@ from typing import Final
 
 import psutil
 
-from protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.environment import nginx, own_manager
 from scripts.benchmarks.environment.processes import cores, descendants, running, wait_for

@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import Client
 from support.clients.rooted_clients import RootedSession, RootedStateless
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

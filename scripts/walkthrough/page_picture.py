@@ -21,9 +21,9 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from manager.configuration.paths import Paths
 from manager.server_command import server_command
-from protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.environment.own_manager import Manager, bound_session, manager, post, project
 from support.projects.script_tools import write_tool

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from manager.client_files.clients import client_named
-from manager.client_files.entries import Endpoint
-from manager.client_files.entry_upgrade import address_of
+from lm_tools_bridge.client_setup.clients import client_named
+from lm_tools_bridge.client_setup.entries import Endpoint
+from lm_tools_bridge.client_setup.entry_upgrade import address_of
 from scripts.ways_of_starting.measuring import Cell
 from support.clients.agent_table import AGENTS
 from support.clients.ways.entries import ENTRIES

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from lm_tools_bridge.editors.discovery_sockets import PREFIX_VARIABLE
+from lm_tools_bridge.protocol import names
 from manager.client import Control
-from protocol import names
 from support.projects.gateway import Gateway, Project, codes, eventually, listed, running_gateway, text_of
 from support.servers.scripted.editor_window import free_range
-from workspace_server.sources.editor.discovery_sockets import PREFIX_VARIABLE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 WINDOW = Path(__file__).with_name("window.js")

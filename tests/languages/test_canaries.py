@@ -12,24 +12,18 @@ from typing import Any, Final
 
 import pytest
 
+from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds, KindChoices, Trusts
+from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut
+from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
+from lm_tools_bridge.code_intelligence.session.server_process.fence import Fence
+from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch
+from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import ServerSupervisor
+from lm_tools_bridge.code_intelligence.session.sync.project_sync import make_sync
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.canary_project import TRIED, CanaryProject, executed_directly, shim
 from support.servers.language_servers.real_language_servers import environment
 from workspace_server.processes.child_process import Command
-from workspace_server.sources.language_servers.kinds.available_kinds import (
-    AvailableKinds,
-    KindChoices,
-    Trusts,
-)
-from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut
-from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
-from workspace_server.sources.language_servers.session.server_process.fence import Fence
-from workspace_server.sources.language_servers.session.server_process.launch import Launch
-from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
-from workspace_server.sources.language_servers.session.server_process.server_supervisor import (
-    ServerSupervisor,
-)
-from workspace_server.sources.language_servers.session.sync.project_sync import make_sync
-from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
 WOULD_SING: Final = {
     "bash": "shellcheck",

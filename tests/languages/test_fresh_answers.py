@@ -10,6 +10,11 @@ from typing import Any, Final
 
 import pytest
 
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.kinds.table import KINDS
+from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.session.sync.project_sync import make_sync
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.edited_project import (
     CPP,
     GO,
@@ -20,11 +25,6 @@ from support.projects.edited_project import (
     Language,
 )
 from support.servers.language_servers.real_language_servers import BY_NAME
-from workspace_server.sources.language_servers.freshness import Freshness
-from workspace_server.sources.language_servers.kinds.table import KINDS
-from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
-from workspace_server.sources.language_servers.session.sync.project_sync import make_sync
-from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
 SERVERS: Final[Mapping[str, Language]] = {
     "ty": PYTHON,

@@ -13,18 +13,16 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds, KindChoices
+from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
+from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import ServerSupervisor
+from lm_tools_bridge.code_intelligence.session.sync.project_sync import make_sync
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
+from lm_tools_bridge.code_intelligence.wire.positions import Position, to_server
 from support.processes.child_processes import alive, until
 from support.servers.language_servers.real_language_servers import environment as languages_environment
 from support.servers.language_servers.real_language_servers import skip_absent
-from workspace_server.sources.language_servers.kinds.available_kinds import AvailableKinds, KindChoices
-from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
-from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
-from workspace_server.sources.language_servers.session.server_process.server_supervisor import (
-    ServerSupervisor,
-)
-from workspace_server.sources.language_servers.session.sync.project_sync import make_sync
-from workspace_server.sources.language_servers.wire.document_uris import to_path, to_uri
-from workspace_server.sources.language_servers.wire.positions import Position, to_server
 
 READY_S = 30.0
 

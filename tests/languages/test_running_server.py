@@ -14,25 +14,20 @@ from typing import Any
 import psutil
 import pytest
 
-from support.processes.child_processes import alive, until
-from support.servers.language_servers.real_language_servers import BY_NAME, SERVERS, RealServer, opened
-from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync
-from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
-from workspace_server.sources.language_servers.session.diagnostics.file_diagnostics import PULL
-from workspace_server.sources.language_servers.session.server_process.hang_check import PING
-from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
-from workspace_server.sources.language_servers.wire.document_uris import to_path
-from workspace_server.sources.language_servers.wire.positions import (
-    Position,
-    from_server,
-    split_lines,
-    to_server,
-)
-from workspace_server.sources.language_servers.wire.workspace_edits import (
+from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut, ServerGone
+from lm_tools_bridge.code_intelligence.session.diagnostics.file_diagnostics import PULL
+from lm_tools_bridge.code_intelligence.session.server_process.hang_check import PING
+from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
+from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, split_lines, to_server
+from lm_tools_bridge.code_intelligence.wire.workspace_edits import (
     EditFile,
     apply_edits,
     read_workspace_edit,
 )
+from support.processes.child_processes import alive, until
+from support.servers.language_servers.real_language_servers import BY_NAME, SERVERS, RealServer, opened
+from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync
 
 EACH = pytest.mark.parametrize("real", SERVERS, ids=lambda real: real.name)
 EACH_THAT_RENAMES = pytest.mark.parametrize(

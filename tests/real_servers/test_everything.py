@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
 from support.projects.gateway import Project, eventually

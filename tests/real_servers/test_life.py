@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client
 from support.processes.managers.manager_home import ManagerHome, manager_home, until
 from support.processes.managers.manager_in_process import make_project

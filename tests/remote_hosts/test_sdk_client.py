@@ -21,9 +21,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.extensions import tasks
 from manager.tunnel.far_end import SILENCE_S
-from protocol import names
-from protocol.extensions import tasks
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.hosts.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
 from support.processes.managers.manager_home import ManagerProcess, until

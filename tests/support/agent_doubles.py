@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.approval import Decision, Verdict
-from agent.interaction import Box, Question, Tone
-from agent.messages import Call, Tool
-from agent.model_events import (
+from lm_tools_bridge.agent.approval import Decision, Verdict
+from lm_tools_bridge.agent.interaction import Box, Question, Tone
+from lm_tools_bridge.agent.messages import Call, Tool
+from lm_tools_bridge.agent.model_events import (
     CallPart,
     Finish,
     ModelEvent,
@@ -20,7 +20,7 @@ from agent.model_events import (
     TextPart,
     Usage,
 )
-from agent.tool_source import Outcome, SourceState
+from lm_tools_bridge.agent.tool_source import Outcome, SourceState
 
 Step = ModelEvent | ProviderFailure | asyncio.Event
 """What a scripted reply does: an event, a failure, or a pause until the event is set."""

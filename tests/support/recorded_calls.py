@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.recorder.ended_call import CallDetails, CallLabel, CallOrigin, EndedCall
 from manager.recorder.queries.call_log import CallLog
 from manager.recorder.writing.recorder import Limits, Recorder
-from protocol.internal.call_timing import CallTiming
 
 AGENT = b'{"name":"agent","version":"1.2"}'
 WALL = 1_800_000_000.0

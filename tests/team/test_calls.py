@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientTimeout
 
-from manager.team.calls.exposed_lists import META_TEAM
-from manager.team.calls.gate import CALLS_OF_ONE
-from manager.team.registry.reader import FRESH_S
-from protocol import names
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.team.calls.exposed_lists import META_TEAM
+from lm_tools_bridge.team.calls.gate import CALLS_OF_ONE
+from lm_tools_bridge.team.registry.reader import FRESH_S
 from support.clients.stateless_requests import body_of, headers_of
 from support.projects.team_members import TeamCaller, TeamHost, team_caller, team_host, until_seen
 from support.servers.network.nats_servers import NatsServer, running_nats

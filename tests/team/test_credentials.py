@@ -18,11 +18,11 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 import manager
-from manager.team import reports
-from manager.team.member import Member
-from manager.team.membership import Membership, OwnOffer
-from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET
-from manager.team.registry.bucket import ensure
+from lm_tools_bridge.team import reports
+from lm_tools_bridge.team.member import Member
+from lm_tools_bridge.team.membership import Membership, OwnOffer
+from lm_tools_bridge.team.names import ALIVE_BUCKET, HOSTS_BUCKET
+from lm_tools_bridge.team.registry.bucket import ensure
 from support.projects.team_members import running_member, team_caller, team_host, until_seen
 from support.servers.network.certificates import Authority
 from support.servers.network.nats_operator import Account, Operator

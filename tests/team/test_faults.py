@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import manager
-from manager.team.calls import parts
+from lm_tools_bridge.team.calls import parts
 from support.projects.team_members import TeamCaller, team_caller, team_host, until_seen
 from support.servers.network.cut_proxy import cut_proxy
 from support.servers.network.nats_servers import NatsServer, running_cluster, running_nats

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from manager.team import membership
-from manager.team.membership import OwnOffer
-from manager.team.registry.entry import MAX_OFFERS
+from lm_tools_bridge.team import membership
+from lm_tools_bridge.team.membership import OwnOffer
+from lm_tools_bridge.team.registry.entry import MAX_OFFERS
 from support.processes.managers.manager_home import ManagerHome, manager_home, until
 from support.processes.managers.manager_in_process import make_project
 from support.servers.network.nats_servers import NatsServer, running_nats

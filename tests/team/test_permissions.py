@@ -16,11 +16,11 @@ import pytest_asyncio
 from nats.aio.client import Client
 
 import manager
-from manager.team.calls import parts
-from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET, inbox_prefix, key_subject
-from manager.team.registry import publisher
-from manager.team.registry.bucket import ensure, listed
-from manager.team.registry.entry import HostEntry, OfferEntry, encoded
+from lm_tools_bridge.team.calls import parts
+from lm_tools_bridge.team.names import ALIVE_BUCKET, HOSTS_BUCKET, inbox_prefix, key_subject
+from lm_tools_bridge.team.registry import publisher
+from lm_tools_bridge.team.registry.bucket import ensure, listed
+from lm_tools_bridge.team.registry.entry import HostEntry, OfferEntry, encoded
 from support.clients.stateless_requests import body_of
 from support.projects.team_members import team_caller, team_host, until_seen
 from support.servers.network.nats_servers import NatsServer, running_nats
@@ -225,7 +225,7 @@ async def test_a_hostile_member_may_not_hear(team: Team, subject: str) -> None:
 async def test_credentials_that_are_revoked_get_no_connection(team: Team, tmp_path: Path) -> None:
     unknown = tmp_path / "unknown.nk"
     unknown.write_bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
-    from manager.team.membership import Membership
+    from lm_tools_bridge.team.membership import Membership
     from support.projects.team_members import running_member
 
     held = Membership(servers=(team.server.url,), name="alice", nkey=str(unknown))

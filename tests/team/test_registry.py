@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 from nats.aio.client import Client
 
-from manager.team import reports
-from manager.team.membership import Membership
-from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET, key_subject
-from manager.team.registry import bucket
-from manager.team.registry.entry import AliveEntry, HostEntry, OfferEntry, encoded
+from lm_tools_bridge.team import reports
+from lm_tools_bridge.team.membership import Membership
+from lm_tools_bridge.team.names import ALIVE_BUCKET, HOSTS_BUCKET, key_subject
+from lm_tools_bridge.team.registry import bucket
+from lm_tools_bridge.team.registry.entry import AliveEntry, HostEntry, OfferEntry, encoded
 from support.projects.team_members import TeamCaller, team_caller, team_host, until_seen
 from support.servers.network.nats_servers import NatsServer, running_nats
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.processes.workspace_app import Serving, serving
 from support.projects.script_tools import script_source
 from support.servers.mcp_sources.remote_source import entry

@@ -13,14 +13,14 @@ _PARTS: Final = (
     *("workspace_server/sources", "workspace_server/files", "workspace_server/calls"),
     *("workspace_server/methods", "workspace_server/catalog", "workspace_server/tool_search"),
 )
-_LANGUAGES: Final = "workspace_server/sources/language_servers/"
+_LANGUAGES: Final = "lm_tools_bridge/code_intelligence/"
 _SEARCH: Final = "workspace_server/sources/builtin/search/"
 _THROUGH_THE_GATE: Final = frozenset(
     [
         "workspace_server/sources/builtin/tools/read_file.py",
         f"{_LANGUAGES}edits/file_content.py",
         f"{_LANGUAGES}tools/texts.py",
-        "workspace_server/sources/skills/reading.py",
+        "lm_tools_bridge/skills/reading.py",
     ]
 )
 """Modules whose text is in answers."""

@@ -21,7 +21,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextResourceContents
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.stateless_requests import SECRET, Caller
 from support.processes.workspace_process import NONCE, WorkspaceProcess, workspace_process
 from workspace_server.lifetime import Lifetime
@@ -111,7 +111,7 @@ async def test_files_planted_in_the_workspace_are_not_imported(root: Path, tmp_p
     canaries = []
     for module in (
         "manager/__init__",
-        "protocol/__init__",
+        "lm_tools_bridge/protocol/__init__",
         "msgspec",
         "sitecustomize",
         "usercustomize",

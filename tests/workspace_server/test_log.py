@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from host.text import redaction
+from lm_tools_bridge.text import redaction
 from workspace_server import log
 
 CANARY = 'canary "7ab1" é'

@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from workspace_server.open_requests import OpenRequests, input_request
 from workspace_server.tool import RpcError
 

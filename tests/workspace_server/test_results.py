@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from workspace_server.results import clean_text, encode_result, error_result
 from workspace_server.tool import Tool, ToolError, ToolResult
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from protocol import headers, jsonrpc
-from protocol.inbound import HEADER_MISMATCH, Rejection
+from lm_tools_bridge.protocol import headers, jsonrpc
+from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH, Rejection
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome
 from workspace_server.catalog import schema_defaults

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import headers, jsonrpc, names, trace_context
-from protocol.errors import Reason, Refusal
-from protocol.inbound import Rejection
-from protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol import headers, jsonrpc, names, trace_context
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.inbound import Rejection
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
 from workspace_server.calls.request import McpRequest
 from workspace_server.calls.ways import RULES, Rules, Way

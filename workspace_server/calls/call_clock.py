@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 
 
 class CallClock(msgspec.Struct, gc=False):

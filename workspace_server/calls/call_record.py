@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 LAST: Final = 32

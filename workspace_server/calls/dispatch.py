@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol.errors import Refusal
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server import log
 from workspace_server.call_context import CallContext
 from workspace_server.calls import arguments, source_wait, task_creation

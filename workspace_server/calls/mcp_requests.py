@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.errors import Refusal
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls.answers import outcomes
 from workspace_server.calls.call import Call

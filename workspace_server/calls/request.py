@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import headers, inbound, jsonrpc, names
-from protocol.errors import Refusal
-from protocol.inbound import Inbound, Rejection
-from protocol.internal import name_rules
-from protocol.internal.name_rules import NameRules
-from protocol.jsonrpc import Request
-from protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.inbound import Inbound, Rejection
+from lm_tools_bridge.protocol.internal import name_rules
+from lm_tools_bridge.protocol.internal.name_rules import NameRules
+from lm_tools_bridge.protocol.jsonrpc import Request
+from lm_tools_bridge.protocol.versions import LATEST_MODERN
 from workspace_server.call_context import Notify, ignore_notification
 from workspace_server.calls.call_clock import CallClock
 from workspace_server.catalog.view import View

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from workspace_server import naming
 from workspace_server.calls.call import Call
 from workspace_server.catalog.toolset import Toolset

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from protocol import jsonrpc, names, trace_context
-from protocol.extensions import tasks
-from protocol.inbound import Rejection
-from protocol.internal.ended_task import MAX_NAME, MAX_SOURCE, EndedTask
+from lm_tools_bridge.protocol import jsonrpc, names, trace_context
+from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol.inbound import Rejection
+from lm_tools_bridge.protocol.internal.ended_task import MAX_NAME, MAX_SOURCE, EndedTask
 from workspace_server.call_context import CallContext
 from workspace_server.calls.answers import outcomes, result_channels
 from workspace_server.calls.answers.outcomes import ReportIssue

@@ -1,6 +1,7 @@
 """Names tools as one client needs them, and finds out which tool a call by any of its names means. Pure.
 
-A client may leave out tools whose names have `__`, or cut long names (`protocol/internal/name_rules.py`). It
+A client may leave out tools whose names have `__`, or cut long names
+(`lm_tools_bridge/protocol/internal/name_rules.py`). It
 gets other names, and may call a tool by these or by the offered one. A spelling that could mean two tools
 calls neither. Our own tools keep their names, and no other tool takes one of these.
 """
@@ -13,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from protocol.internal.name_rules import SEPARATOR, NameRules
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.internal.name_rules import SEPARATOR, NameRules
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import OfferedTool
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 
 MAX_ISSUES: Final = 200
 MAX_TEXT: Final = 1_000

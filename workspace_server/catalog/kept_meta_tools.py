@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from host.files import private_files
+from lm_tools_bridge.machine.files import private_files
 
 KEPT_S: Final = 7 * 24 * 3600.0
 """How long they stay after the last need: agents are left open for days."""

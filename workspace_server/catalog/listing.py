@@ -12,8 +12,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from protocol.internal.source_states import DOWN, UNUSED, shown_state
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.internal.source_states import DOWN, UNUSED, shown_state
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import log
 from workspace_server.source import Source
 from workspace_server.tool import Tool

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from protocol import names
-from protocol.extensions import skills as extension
-from protocol.issues import Issue
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.extensions import skills as extension
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import uri_template
 from workspace_server.source import Source

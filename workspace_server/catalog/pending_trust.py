@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol.internal.own_servers import OwnServers
 from workspace_server.catalog.view import View, is_own_server
 
 PENDING: Final = "TRUST_PENDING"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.issues import Issue
-from protocol.param_headers import Mirrored, annotated
+from lm_tools_bridge.protocol.issues import Issue
+from lm_tools_bridge.protocol.param_headers import Mirrored, annotated
 from workspace_server import log, naming
 from workspace_server.catalog import offerings
 from workspace_server.catalog.listing import Listing, longest_wait_s

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.catalog.registry import OfferedTool
 
 

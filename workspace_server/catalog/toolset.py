@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import log
 from workspace_server.catalog import view as views
 from workspace_server.catalog.issue_limit import limited

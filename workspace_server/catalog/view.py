@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-from protocol import headers
-from protocol.internal.client_traits import ClientTraits
-from protocol.internal.name_rules import AS_OFFERED, NameRules
-from protocol.internal.own_servers import OwnServers
-from protocol.internal.source_states import STARTING, UNUSED
-from protocol.issues import Issue
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol.internal.name_rules import AS_OFFERED, NameRules
+from lm_tools_bridge.protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol.internal.source_states import STARTING, UNUSED
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import chosen_visibility, schema_defaults
 from workspace_server.catalog.client_names import ClientNames

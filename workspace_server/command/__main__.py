@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from host.deciding_verbs import DecidingGroup, ForAnyone, never_decides
-from host.terminal.colour import has_colour
+from lm_tools_bridge.terminal.colour import has_colour
+from lm_tools_bridge.terminal.deciding_verbs import DecidingGroup, ForAnyone, never_decides
 from workspace_server.command.arguments import UserFolders
 
 _VERBS: Final = {

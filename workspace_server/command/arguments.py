@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 
 
 @dataclass(frozen=True, slots=True)

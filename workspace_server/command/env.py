@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import json_option, print_json, say
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_path

@@ -12,19 +12,19 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json
+from lm_tools_bridge.code_intelligence.kinds.available_kinds import ROLES, AvailableKinds
+from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate
+from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
+from lm_tools_bridge.code_intelligence.kinds.version import version_of
+from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
+from lm_tools_bridge.terminal.command_line import json_option, print_json
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust.items import available_kinds
 from workspace_server.command.trust.verb import FOLDER
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_environment
-from workspace_server.sources.language_servers.kinds.available_kinds import ROLES, AvailableKinds
-from workspace_server.sources.language_servers.kinds.candidates import Candidate
-from workspace_server.sources.language_servers.kinds.programs import path_outside
-from workspace_server.sources.language_servers.kinds.version import version_of
-from workspace_server.sources.language_servers.server import Unavailable
-from workspace_server.sources.language_servers.specification import Role, ServerSpecification
 from workspace_server.trust.store import TrustStore
 
 _STATES: Final = {"untrusted": "pending_trust"}

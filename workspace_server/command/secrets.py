@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from host.command_line import Failure, is_json, json_option, print_json, say
-from host.terminal.tones import Tone
-from host.terminal.views import Note
-from host.text.near_names import did_you_mean
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_json, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from host.command_line import Failure, is_json, json_option, print_line, say
-from host.text.near_names import did_you_mean
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_line, say
+from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust.verb import FOLDER
 from workspace_server.config.load import ConfigurationLoader

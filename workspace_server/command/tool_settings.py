@@ -10,7 +10,7 @@ from typing import cast, get_args
 
 import click
 
-from host.command_line import Failure, is_json, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_json, say
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, WORKSPACE_FILE, ConfigurationLoader

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from host.text.near_names import near
+from lm_tools_bridge.text.near_names import near
 from workspace_server.config.file_issues import FileIssues, display_name
 
 _BETWEEN_NAMES: Final = re.compile(r"[,;\s]+")

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from host.files import project_file
-from host.files.private_files import UnsafePathError
-from host.files.project_file import HeldFolder
-from host.text.toml_text import check_editable
+from lm_tools_bridge.machine.files import project_file
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.files.project_file import HeldFolder
+from lm_tools_bridge.text.toml_text import check_editable
 from workspace_server.config import policy
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
 from workspace_server.config.model import Approval, PolicyDeltas

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from host.text.key_lines import line_of
-from protocol.issues import Issue, Level
+from lm_tools_bridge.protocol.issues import Issue, Level
+from lm_tools_bridge.text.key_lines import line_of
 from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.results import clean_text
 

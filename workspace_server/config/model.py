@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.source import Default
 from workspace_server.tool import TaskUse, Visibility
 

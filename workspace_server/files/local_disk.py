@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
-from host.files.local_disk import are_local
+from lm_tools_bridge.machine.files.local_disk import are_local
 
 LOOK_AGAIN_S: Final = 10.0
 _P = ParamSpec("_P")

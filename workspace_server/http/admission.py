@@ -1,6 +1,6 @@
 """Admission rules of a workspace server: decides from a head alone whether a request is served. Pure.
 
-The same rules hold for all routes. `protocol.inbound` checks the JSON-RPC body later.
+The same rules hold for all routes. `lm_tools_bridge.protocol.inbound` checks the JSON-RPC body later.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-from http_server.parsing.framing import refuse_framing
-from http_server.parsing.head import RequestHead
-from http_server.refusal import AdmissionRefusal
-from protocol import headers, names
+from lm_tools_bridge.http_server.parsing.framing import refuse_framing
+from lm_tools_bridge.http_server.parsing.head import RequestHead
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.protocol import headers, names
 
 MAX_BODY: Final = 16 * 1024 * 1024
 ROUTES: Final[Mapping[str, str]] = {

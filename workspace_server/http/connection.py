@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from http_server.connections.connection import HttpConnection
-from http_server.connections.server_context import ServerContext
-from http_server.parsing.head import RequestHead
-from http_server.parsing.head_reader import ReadHead
-from http_server.refusal import AdmissionRefusal
-from http_server.request import JSON
-from http_server.responses.response_head import render_head
-from protocol import jsonrpc
+from lm_tools_bridge.http_server.connections.connection import HttpConnection
+from lm_tools_bridge.http_server.connections.server_context import ServerContext
+from lm_tools_bridge.http_server.parsing.head import RequestHead
+from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.request import JSON
+from lm_tools_bridge.http_server.responses.response_head import render_head
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.http.head_reader import ManagerHead
 from workspace_server.http.request import HttpRequest
 

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from http_server.byte_budget import ByteBudget
-from http_server.connections.open_connections import Connections as OpenConnections
-from http_server.connections.server_context import ServerContext
-from http_server.deadline import Deadlines
-from http_server.limits import Limits
+from lm_tools_bridge.http_server.byte_budget import ByteBudget
+from lm_tools_bridge.http_server.connections.open_connections import Connections as OpenConnections
+from lm_tools_bridge.http_server.connections.server_context import ServerContext
+from lm_tools_bridge.http_server.deadline import Deadlines
+from lm_tools_bridge.http_server.limits import Limits
 from workspace_server.http.admission import MAX_BODY, Admission
 from workspace_server.http.connection import ManagerConnection
 from workspace_server.http.head_reader import ManagerHeadReader

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from http_server.parsing.head import Framing, RequestHead, framing
-from http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
-from http_server.refusal import AdmissionRefusal
-from protocol import headers, trace_context
+from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead, framing
+from lm_tools_bridge.http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.protocol import headers, trace_context
 from workspace_server.http.admission import MAX_BODY, Admission
 
 MAX_HEAD: Final = 64 * 1024

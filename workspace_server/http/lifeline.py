@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from workspace_server.calls.gates.pending_approvals import PendingApprovals
 from workspace_server.http.listen import wait
 from workspace_server.http.response_stream import Stream

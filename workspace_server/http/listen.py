@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.extensions.tasks import CHANGED
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.extensions.tasks import CHANGED
+from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Kind, View

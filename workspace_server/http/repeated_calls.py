@@ -1,17 +1,18 @@
 """Answers calls that differ from an earlier one only in id and arguments, without parsing them.
 
 Applies to tools that only compute (`Way.REPEATED`). Bodies are compared with patterns
-(`protocol/call_pattern.py`); `Methods` decides which calls may be answered so, and answers them.
+(`lm_tools_bridge/protocol/call_pattern.py`); `Methods` decides which calls may be answered so,
+and answers them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from http_server.parsing.head_reader import MAX_CACHED_HEADS
-from protocol import inbound
-from protocol.call_pattern import Pattern, derive_pattern
-from protocol.inbound import Inbound
+from lm_tools_bridge.http_server.parsing.head_reader import MAX_CACHED_HEADS
+from lm_tools_bridge.protocol import inbound
+from lm_tools_bridge.protocol.call_pattern import Pattern, derive_pattern
+from lm_tools_bridge.protocol.inbound import Inbound
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View

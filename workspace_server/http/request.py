@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from http_server.parsing.head_reader import ReadHead
-from http_server.request import BaseRequest, ResponseConnection
-from http_server.responses.response_head import fixed_lines
-from protocol import headers
-from protocol.internal.result_trim import ResultTrim
+from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
+from lm_tools_bridge.http_server.request import BaseRequest, ResponseConnection
+from lm_tools_bridge.http_server.responses.response_head import fixed_lines
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from workspace_server.http.head_reader import ManagerHead, trace_of
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from protocol import jsonrpc, sse
-from protocol.internal.call_timing import CallTiming
-from protocol.internal.result_trim import ResultTrim
+from lm_tools_bridge.protocol import jsonrpc, sse
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from workspace_server.http.request import HttpRequest, trim_fields
 
 EVENTS: Final = "text/event-stream"

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from protocol import headers, inbound, jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.inbound import Inbound, Rejection
-from protocol.internal.launch import LaunchInstructions
-from protocol.internal.request_state import approval_id
-from protocol.jsonrpc import Notification, Request, Response
-from protocol.versions import MODERN_REVISIONS, Era
+from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.inbound import Inbound, Rejection
+from lm_tools_bridge.protocol.internal.launch import LaunchInstructions
+from lm_tools_bridge.protocol.internal.request_state import approval_id
+from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
+from lm_tools_bridge.protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest

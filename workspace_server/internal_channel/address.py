@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from host.files import private_files, stale_sockets
-from host.files.private_socket import listening_socket
+from lm_tools_bridge.machine.files import private_files, stale_sockets
+from lm_tools_bridge.machine.files.private_socket import listening_socket
 
 FOLDER: Final = "internal"
 BACKLOG: Final = 32

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from host.peers.confined_process import is_confined_peer
-from host.peers.peer_uid import unix_peer_uid
-from protocol import jsonrpc
+from lm_tools_bridge.machine.peers.confined_process import is_confined_peer
+from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server import log
 from workspace_server.internal_channel import address as addresses
 from workspace_server.internal_channel.address import ChannelAddress

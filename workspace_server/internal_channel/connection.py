@@ -7,8 +7,8 @@ import socket
 from contextlib import suppress
 from typing import Final, Protocol
 
-from host.peers.own_child_connections import is_own_child_connection
-from protocol import jsonrpc
+from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.internal_channel.dispatcher import (
     AuthenticatedRequest,
     ImmediateAnswer,

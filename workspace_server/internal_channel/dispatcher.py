@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server import log
 from workspace_server.call_context import Toolbox
 from workspace_server.internal_channel.filters import ToolFilter

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from protocol.content_length import ContentLengthSplitter, frame
+from lm_tools_bridge.protocol.content_length import ContentLengthSplitter, frame
 
 MAX_MESSAGE: Final = 4 * 1024 * 1024
 

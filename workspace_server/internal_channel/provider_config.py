@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from host.files import private_files, project_file
+from lm_tools_bridge.machine.files import private_files, project_file
 
 Scope = Literal["user", "workspace"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from host.text.text_tokens import text_tokens
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.text.text_tokens import text_tokens
 from workspace_server.calls.gates import approvals
 from workspace_server.catalog import chosen_visibility
 from workspace_server.catalog.offerings import OfferedEntry

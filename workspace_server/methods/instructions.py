@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from protocol import names
-from protocol.internal.client_traits import ClientTraits
-from protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol.internal.own_servers import OwnServers
 from workspace_server.catalog import pending_trust
 from workspace_server.catalog.view import Mode, View, is_own_server
 from workspace_server.methods import skills

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.answers import unknown_tool
 from workspace_server.calls.dispatch import Calls

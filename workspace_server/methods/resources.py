@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import inbound, jsonrpc, names
-from protocol.errors import Refusal
-from protocol.extensions import skills as extension
+from lm_tools_bridge.protocol import inbound, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.extensions import skills as extension
 from workspace_server import naming
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.extensions import skills as extension
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.extensions import skills as extension
+from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome

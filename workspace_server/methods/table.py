@@ -1,6 +1,6 @@
 """Answers MCP requests: a table from methods to handlers (MCP 2026-07-28, stateless).
 
-`protocol.inbound` has checked the envelopes. `subscriptions/listen` is in `http/listen.py`.
+`lm_tools_bridge.protocol.inbound` has checked the envelopes. `subscriptions/listen` is in `http/listen.py`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import headers, jsonrpc, names
-from protocol.extensions import skills as skills_extension
-from protocol.extensions import tasks
-from protocol.inbound import Rejection
-from protocol.internal import own_servers
-from protocol.internal import result_trim as trims
-from protocol.internal.client_traits import ClientTraits
-from protocol.internal.result_trim import ResultTrim
-from protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.extensions import skills as skills_extension
+from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol.inbound import Rejection
+from lm_tools_bridge.protocol.internal import own_servers
+from lm_tools_bridge.protocol.internal import result_trim as trims
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
+from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.extensions import tasks
-from protocol.inbound import Rejection
-from protocol.versions import Era
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol.inbound import Rejection
+from lm_tools_bridge.protocol.versions import Era
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome

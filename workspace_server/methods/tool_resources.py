@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from protocol import jsonrpc, names
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.calls.answers import unknown_tool
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.registry import OfferedTool

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from host.processes.process_ending import Ending
-from protocol import names
+from lm_tools_bridge.machine.processes.process_ending import Ending
+from lm_tools_bridge.protocol import names
 from workspace_server import log
 from workspace_server.processes import marked_processes
 from workspace_server.processes.exit_watch import ExitWatch

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from host.text import redaction
+from lm_tools_bridge.text import redaction
 from workspace_server.processes.child_process import ChildProcess
 
 MAX_WORDS: Final = 200

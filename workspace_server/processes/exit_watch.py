@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from host.processes.pidfd import open_pidfd
+from lm_tools_bridge.machine.processes.pidfd import open_pidfd
 
 _POLL_S: Final = 0.02
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from host.processes.process_sweep import pids, read_proc
+from lm_tools_bridge.machine.processes.process_sweep import pids, read_proc
 
 Signs = tuple[tuple[int, int, int], ...]
 """Of each process its pid, its processor time, and the bytes that it read and wrote."""

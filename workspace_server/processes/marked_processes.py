@@ -10,7 +10,14 @@ import os
 import sys
 from typing import Final
 
-from host.processes.process_sweep import Verdict, environment, find_all, kill_all, pids, read_proc
+from lm_tools_bridge.machine.processes.process_sweep import (
+    Verdict,
+    environment,
+    find_all,
+    kill_all,
+    pids,
+    read_proc,
+)
 
 _KERNEL_THREAD: Final = 0x00200000
 

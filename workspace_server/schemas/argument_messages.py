@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from protocol.input_hint import type_word
+from lm_tools_bridge.protocol.input_hint import type_word
 from workspace_server.results import clean_text
 from workspace_server.schemas.schema_limits import ANY_VALUE, resolve
 from workspace_server.schemas.value_text import (

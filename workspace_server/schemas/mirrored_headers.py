@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from protocol import headers
-from protocol.param_headers import Mirrored, value_at
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.param_headers import Mirrored, value_at
 
 _DECIMAL: Final = re.compile(r"(-?(?:0|[1-9]\d{0,400}))(?:\.0+)?")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
-from protocol.param_headers import ANNOTATION
+from lm_tools_bridge.protocol.param_headers import ANNOTATION
 from workspace_server.schemas.dialects import DRAFT_04, dialect_of
 from workspace_server.schemas.ecma_patterns import is_pattern
 from workspace_server.schemas.schema_limits import (

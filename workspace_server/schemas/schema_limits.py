@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote, urljoin
 
-from protocol.param_headers import ANNOTATION
+from lm_tools_bridge.protocol.param_headers import ANNOTATION
 
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 5_000

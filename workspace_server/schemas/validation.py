@@ -15,9 +15,9 @@ from urllib.parse import quote
 import jsonschema_rs
 import msgspec
 
-from protocol import names
-from protocol.errors import Reason
-from protocol.input_hint import shape
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Reason
+from lm_tools_bridge.protocol.input_hint import shape
 from workspace_server.results import failure, well_formed
 from workspace_server.schemas.argument_messages import ArgumentProblem, ErrorTranslator
 from workspace_server.schemas.dialects import Dialect, dialect_of

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from host.text import redaction
+from lm_tools_bridge.text import redaction
 from workspace_server.secrets.entry import SecretStoreError, StoredSecret, check_key, check_value
 from workspace_server.secrets.os_keyring import OsKeyring
 from workspace_server.secrets.provided import CredentialFiles, EnvironmentSecrets, ProvidedSecrets

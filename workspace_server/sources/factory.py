@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from host.text import redaction
+from lm_tools_bridge.text import redaction
 from workspace_server.config.model import (
     ClangdSettings,
     EditorSettings,
@@ -23,10 +23,10 @@ from workspace_server.trust.item import Verdict
 from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
+    from lm_tools_bridge.code_intelligence.server import LanguageServers
+    from lm_tools_bridge.code_intelligence.tools.workplace import Problems
+    from lm_tools_bridge.editors.source import EditorSource
     from workspace_server.secrets.store import LayeredSecretStore
-    from workspace_server.sources.editor.source import EditorSource
-    from workspace_server.sources.language_servers.server import LanguageServers
-    from workspace_server.sources.language_servers.tools.workplace import Problems
     from workspace_server.sources.mcp.lists.list_cache import ListCache
     from workspace_server.sources.mcp.remote.authorization import Authorization
     from workspace_server.sources.scripts.slots import Slots
@@ -82,8 +82,8 @@ class SourceFactory:
 
     def skills(self, trust: Trust) -> Source:
         """The skills of the workspace and of the user."""
-        from workspace_server.sources.skills.catalog import user_folders
-        from workspace_server.sources.skills.source import SkillSource
+        from lm_tools_bridge.skills.catalog import user_folders
+        from lm_tools_bridge.skills.source import SkillSource
 
         dependencies = self._dependencies
         own = user_folders(dependencies.config_dir, dependencies.environ)
@@ -106,8 +106,8 @@ class SourceFactory:
         self, trust: Trust, entries: tuple[LanguageServerEntry, ...], *, warm: bool = False
     ) -> Source:
         """The tools that rest on language servers, which it owns; `warm` starts these at once."""
-        from workspace_server.sources.language_servers.late_servers import LateServers
-        from workspace_server.sources.language_servers.source import LanguageServerSource
+        from lm_tools_bridge.code_intelligence.late_servers import LateServers
+        from lm_tools_bridge.code_intelligence.source import LanguageServerSource
 
         workspace = Workspace.of(Path(self._dependencies.root))
         folders = [folder.path for folder in workspace.folders]
@@ -115,7 +115,7 @@ class SourceFactory:
             redaction.hide_members(entry.env)
 
         def make() -> LanguageServers:
-            from workspace_server.sources.language_servers.assembly import make_servers
+            from lm_tools_bridge.code_intelligence.assembly import make_servers
 
             return make_servers(folders, self._dependencies, trust, entries)
 
@@ -132,8 +132,8 @@ class SourceFactory:
 
     def editor(self, settings: EditorSettings) -> Source:
         """The window of VS Code that has the project open, whenever there is one."""
-        from workspace_server.sources.editor.finder import WindowFinder
-        from workspace_server.sources.editor.source import EditorSource
+        from lm_tools_bridge.editors.finder import WindowFinder
+        from lm_tools_bridge.editors.source import EditorSource
 
         dependencies = self._dependencies
         root = Path(dependencies.root)
@@ -151,7 +151,7 @@ class SourceFactory:
 
     def clangd(self, settings: ClangdSettings) -> Source:
         """The clangd tools, on the servers of `language_servers`, which is made first."""
-        from workspace_server.sources.language_servers.clangd.source import ClangdSource
+        from lm_tools_bridge.code_intelligence.clangd.source import ClangdSource
 
         if self._servers is None:
             raise RuntimeError("the clangd tools need the source of the language servers")

@@ -3,7 +3,8 @@
 Linux only. It has one thread, no event loop, and nothing of a user or a project; a forked server gets those
 from its
 instructions and the descriptors that come with them. It ends when the manager closes its end of the socket;
-forked servers continue. `warm_up.py` loads everything; `protocol.internal.fork_server` defines the messages.
+forked servers continue. `warm_up.py` loads everything; `lm_tools_bridge.protocol.internal.fork_server`
+defines the messages.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from protocol.internal import fork_server
-from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
-from protocol.names import FORK_SERVER_INSTANCE
+from lm_tools_bridge.protocol.internal import fork_server
+from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
+from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
 from workspace_server import log
 from workspace_server.startup import process, warm_up
 
@@ -32,7 +33,7 @@ HAS_THREADS: Final = 3
 KEEPS_DESCRIPTORS: Final = 4
 """Exit code if loading left a file or socket open. Forked servers close it by its number, and its object
 would close whatever gets that number next, such as the event loop's own socket."""
-_OURS: Final = frozenset({"__main__", "host", "http_server", "protocol", "workspace_server"})
+_OURS: Final = frozenset({"__main__", "lm_tools_bridge", "workspace_server"})
 _ARGUMENTS_START, _ENVIRONMENT_END = 45, 48
 """Positions of these addresses in `/proc/self/stat`, counted from the field after the name."""
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from protocol.internal import launch as instructions
-from protocol.internal.launch import LaunchInstructions
+from lm_tools_bridge.protocol.internal import launch as instructions
+from lm_tools_bridge.protocol.internal.launch import LaunchInstructions
 from workspace_server import log
 from workspace_server.assembly import Parts, assemble
 from workspace_server.http.routes import make_connections

@@ -17,17 +17,17 @@ from typing import Any, Final
 
 import msgspec
 
-from host.files.private_folder import temporary_folder
-from host.peers.peer_uid import close_kernel_socket
-from protocol import headers, inbound, jsonrpc, names
-from protocol.internal.launch import Folders, LaunchInstructions
-from protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.machine.files.private_folder import temporary_folder
+from lm_tools_bridge.machine.peers.peer_uid import close_kernel_socket
+from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
+from lm_tools_bridge.protocol.internal.launch import Folders, LaunchInstructions
+from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
 from workspace_server import log
 from workspace_server.startup import process
 
 LOADED_LATER: Final = ("uvloop", "workspace_server.internal_channel.service")
 """Modules that a server loads at other times than with its first calls."""
-_OURS: Final = "workspace_server."
+_OURS: Final = ("lm_tools_bridge.", "workspace_server.")
 _CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (names.DISCOVER, {}),
     (names.TOOLS_LIST, {}),

@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from host.files import private_files
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
-from protocol.extensions import tasks
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.extensions import tasks
 from workspace_server import log
 from workspace_server.tasks.record import Ending, Holds, Record, wire
 from workspace_server.tasks.running_task import RunningTask

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from protocol import names
-from protocol.internal import ended_task
-from protocol.internal.ended_task import EndedTask
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.internal import ended_task
+from lm_tools_bridge.protocol.internal.ended_task import EndedTask
 from workspace_server.budgets import MAX_TASKS
 
 Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]

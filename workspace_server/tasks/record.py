@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from protocol.extensions import tasks
+from lm_tools_bridge.protocol.extensions import tasks
 
 POLL_MS: Final = 1000
 MAX_MESSAGE: Final = 500

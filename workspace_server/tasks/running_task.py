@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import inbound, input_requests, jsonrpc, names
-from protocol.extensions import tasks
+from lm_tools_bridge.protocol import inbound, input_requests, jsonrpc, names
+from lm_tools_bridge.protocol.extensions import tasks
 from workspace_server.call_context import CallContext
 from workspace_server.open_requests import OpenRequests, input_request
 from workspace_server.results import clean_text

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.extensions import tasks
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.extensions import tasks
 
 MAX_REMEMBERED: Final = 1024
 

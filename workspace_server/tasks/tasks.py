@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.call_context import CallContext
 from workspace_server.tasks.archive import KEEP_S, Archive, TaskSnapshot, failed

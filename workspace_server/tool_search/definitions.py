@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 
 EXECUTE: Final = "execute_tool"
 SEARCH: Final = "tool_search"

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.tool import Tool, ToolResult
 from workspace_server.tool_search.definitions import EXECUTE, EXECUTE_TOOL, SEARCH
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.results import clean_text
 from workspace_server.tool import ToolResult
 from workspace_server.tool_search.definitions import DEFAULT_RESULTS, EXECUTE, MAX_RESULTS

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal
 
-from host.text.printable import printable
+from lm_tools_bridge.text.printable import printable
 from workspace_server.trust.item import TrustItem, split_name
 from workspace_server.trust.record import RecordedFile, RecordedItem, recorded_file
 from workspace_server.trust.redaction import shortened

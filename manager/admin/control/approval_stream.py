@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import sse
 from manager.admin.control.control_messages import refusal
 from manager.approvals.board import ApprovalBoard
 from manager.approvals.waiting_call import WaitingCall
 from manager.http import lazy_aiohttp as web
-from protocol import sse
 
 MIN_INTERVAL_S: Final = 0.05
 """Shortest time between two events: each has all calls that wait."""

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.services import Services
 from manager.approvals.board import UNKNOWN_END, ApprovalBoard
 from manager.approvals.waiting_call import WaitingCall
 from manager.status_reading.responses import json_object
-from protocol.errors import Refusal
 
 END_AGAIN_S: Final = 0.1
 """Seconds after which a manager that stops looks for further calls that wait."""

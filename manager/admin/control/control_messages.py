@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from host.peers.own_child_connections import is_own_child_connection
+from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
+from lm_tools_bridge.protocol.internal.registration import InvalidPayload
 from manager.admin.control.request_body import read_body
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
-from protocol.internal.registration import InvalidPayload
 
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from host.peers.confined_process import is_confined_peer
-from host.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.machine.peers.confined_process import is_confined_peer
+from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
 from manager import __version__
 from manager.admin.control.services import (
     ListedInstance,
@@ -36,9 +39,6 @@ from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
-from protocol import names
-from protocol.errors import Reason, Refusal
-from protocol.internal.registration import Allocate, Heartbeat
 
 SERVER_TIMEOUT_S: Final = 30.0
 MAX_ANSWER: Final = 16 * 1024 * 1024

@@ -1,7 +1,7 @@
 """Serves the control socket: registration of external servers, and requests of command line verbs.
 
-This module is the HTTP layer: `protocol/internal/registration.py` defines the messages, `services.py` the
-operations. `/allocate` also exists on the TCP port,
+This module is the HTTP layer: `lm_tools_bridge/protocol/internal/registration.py` defines the messages,
+`services.py` the operations. `/allocate` also exists on the TCP port,
 see `allocate.py`.
 """
 
@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal.registration import (
+    Allocate,
+    Bye,
+    Heartbeat,
+    InvalidPayload,
+    Resolve,
+    Shutdown,
+)
 from manager import __version__
 from manager.admin.control.control_messages import (
     invalid,
@@ -29,8 +38,6 @@ from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.http import lazy_aiohttp as web
 from manager.routing.state.port_leases import PortExhausted
 from manager.startup.replacement import Unusable
-from protocol.errors import Reason, Refusal
-from protocol.internal.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler

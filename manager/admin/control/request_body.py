@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from http_server.parsing.body_reader import BROKEN
-from http_server.refusal import BODY_TIMEOUT, AdmissionRefusal, body_too_large
+from lm_tools_bridge.http_server.parsing.body_reader import BROKEN
+from lm_tools_bridge.http_server.refusal import BODY_TIMEOUT, AdmissionRefusal, body_too_large
 from manager.http import lazy_aiohttp as web
 
 

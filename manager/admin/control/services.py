@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
 from manager.disk.folder import CwdProblem
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
 from manager.startup.replacement import Unusable
-from protocol.errors import Refusal
-from protocol.internal.registration import Allocate, Heartbeat
 
 StartedBy = Literal["service", "background", "foreground"]
 """Who runs the manager: systemd; nobody, since `lmtb up` or a bridge started it; a terminal or supervisor."""

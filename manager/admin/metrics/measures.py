@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from http_server.byte_budget import ByteBudget
+from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from manager import __version__
 from manager.admin.metrics.history import EVERY_S, History
 from manager.recorder.writing.recorder import Recorder

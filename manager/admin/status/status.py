@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager import __version__
 from manager.admin.status.status_clock import Clock
 from manager.answers.listing.own_servers import OwnServersLookup
@@ -30,7 +31,6 @@ from manager.supervision.registration.registered_servers import RegisteredServer
 from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc
 
 
 class Status:

@@ -15,6 +15,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.issues import Issue, issues_from
 from manager.answers.upstream_request import manager_request
 from manager.configuration.settings import Settings
 from manager.forwarding.forward import Forwarder
@@ -23,9 +26,6 @@ from manager.routing.discovery import payload
 from manager.routing.discovery.payload import Entry
 from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
-from protocol import jsonrpc, names
-from protocol.errors import Refusal
-from protocol.issues import Issue, issues_from
 
 MAX_PAGES: Final = 50
 SCHEMA_READS: Final = 8

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal.own_servers import OwnServers, encode
 from manager.answers.exchange import Exchange
 from manager.answers.listing.own_servers import OwnServersLookup
 from manager.routing.client_needs import needs_of
 from manager.routing.client_profiles import ClientProfile, ClientProfiles, discover_wait_s, list_wait_s
 from manager.routing.client_traits import client_traits, leaves_its_folder
 from manager.supervision.workspace import Workspace
-from protocol import headers
-from protocol.internal.own_servers import OwnServers, encode
 
 
 class ListAdaptation:

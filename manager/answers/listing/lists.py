@@ -13,6 +13,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.extensions import skills
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.listing.catalog import Catalog
@@ -26,9 +29,6 @@ from manager.routing.discovery import payload as found
 from manager.routing.discovery.own_tools import CALL_TOOL, MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from manager.routing.json import legacy_tools
 from manager.routing.workspace.unexpanded import issues_of
-from protocol import jsonrpc, names
-from protocol.errors import Refusal
-from protocol.extensions import skills
 
 _OWN: Final[Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]] = {
     names.TOOLS_LIST: ("tools", MANAGER_TOOLS),

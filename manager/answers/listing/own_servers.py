@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.protocol.internal.own_servers import OwnServers
 from manager.answers.exchange import Exchange
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import Approvals, read_approvals
 from manager.disk.disk_lookups import DiskLookups
 from manager.routing.client_profiles import ClientProfiles
 from manager.supervision.workspace import Workspace
-from protocol.internal.own_servers import OwnServers
 
 _ASKS_ITS_USER: Final = "Claude Code"
 """Title of the client whose files tell what its user answered."""

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.extensions import tasks
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Located, Unlocated
 from manager.answers.listing.catalog import Catalog, Failure
@@ -21,8 +23,6 @@ from manager.answers.upstream_request import address_headers
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.routing.discovery.host_mark import host_mark
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc, names
-from protocol.extensions import tasks
 
 WAIT_S: Final = 8.0
 """Seconds to wait for a workspace server that is starting; clients give up after 10 s."""

@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from manager.answers.exchange import Exchange
 from manager.answers.recording import trace_context
 from manager.recorder.ended_call import CallLabel, CallOrigin
-from protocol import headers, jsonrpc, names
 
 RECORDED: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.RESOURCES_READ, names.COMPLETE})
 """The methods whose calls are recorded."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.versions import ASSUMED_LEGACY
 from manager.answers.exchange import Exchange
 from manager.routing.state.clients import Client, RequestRecord
-from protocol import jsonrpc, names
-from protocol.versions import ASSUMED_LEGACY
 
 MAX_INFO: Final = 1024
 """Largest `clientInfo` in bytes that is kept; a larger one is dropped."""

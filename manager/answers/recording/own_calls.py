@@ -8,12 +8,12 @@ from contextlib import aclosing
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager.answers.exchange import Events, Exchange, Relayed, Reply
 from manager.answers.recording.call_origin import origin_of
 from manager.forwarding.answer_facts import facts_of
 from manager.forwarding.messages import begins_as_result, is_response
 from manager.recorder.ended_call import CallDetails, Record
-from protocol import jsonrpc
 
 
 def recorded(record: Record, exchange: Exchange, reply: Reply) -> Reply:

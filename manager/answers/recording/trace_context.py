@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.trace_context import BITS, NAME
 from manager.answers.exchange import Exchange
-from protocol import jsonrpc
-from protocol.trace_context import BITS, NAME
 
 _HEADER: Final = NAME.encode()
 _random_bits: Final = random.Random(os.urandom(32)).getrandbits  # noqa: S311  unique, not secret

@@ -13,17 +13,17 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, print_line, say
-from host.terminal.tones import Tone
-from host.terminal.views import Column, Kind, Note, Table
-from host.text.operand import operand
-from host.text.printable import printable
+from lm_tools_bridge.protocol.internal.request_state import short_approval_id
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
+from lm_tools_bridge.text.operand import operand
+from lm_tools_bridge.text.printable import printable
 from manager.cli import workspace_command
 from manager.cli.output.far_tools import change_tool
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 from manager.status_reading.responses import objects
-from protocol.internal.request_state import short_approval_id
 
 _COLUMNS: Final = (
     Column("ID", Kind.NAME),

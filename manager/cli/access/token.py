@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 import msgspec
 
-from host.command_line import Failure, json_option, print_json, say
-from host.terminal.views import Column, Kind, Note, Table
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
+from lm_tools_bridge.text.printable import printable
 from manager.cli.calls.parameter_types import Length
 from manager.cli.output.manager_access import user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Command, Failure
+from lm_tools_bridge.terminal.command_line import Command, Failure
 from manager.cli.calls.parameter_types import Milliseconds, Moment
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths

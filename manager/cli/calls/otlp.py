@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from host.command_line import Failure
-from host.own_distribution import command_adding
+from lm_tools_bridge.machine.own_distribution import command_adding
+from lm_tools_bridge.protocol import trace_context
+from lm_tools_bridge.terminal.command_line import Failure
 from manager import __version__
 from manager.recorder.ended_call import is_failure
 from manager.recorder.queries.call_log import Call
-from protocol import trace_context
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

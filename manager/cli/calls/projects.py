@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 
 _ID: Final = re.compile(r".*-[0-9a-f]{12}")
 

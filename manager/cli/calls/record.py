@@ -11,11 +11,11 @@ from typing import Any, Final
 import click
 import msgspec
 
-from host.command_line import Failure, confirm, json_option, print_json, say
-from host.files.disk_errors import worded
-from host.files.private_files import UnsafePathError
-from host.terminal.tones import Tone
-from host.terminal.views import Fact, FactList, Note
+from lm_tools_bridge.machine.files.disk_errors import worded
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Fact, FactList, Note
 from manager.cli.calls.options import OFF, are_recorded, open_log, step_after
 from manager.cli.calls.parameter_types import Length
 from manager.cli.calls.projects import project_named

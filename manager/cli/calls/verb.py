@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from host.command_line import Failure, json_option, print_json, print_line, say
-from host.terminal.views import Note
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
+from lm_tools_bridge.terminal.views import Note
 from manager.cli.calls import views
 from manager.cli.calls.options import (
     OFF,
@@ -177,7 +177,7 @@ def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bo
 
 def _write(file: Path, log: CallLog | None, found: Iterator[Call], *, contents: bool) -> int:
     """Write calls to a file that only this user can read. Returns how many."""
-    from host.files import private_files
+    from lm_tools_bridge.machine.files import private_files
 
     lines = [msgspec.json.encode(_exported(log, call, contents=contents)) for call in found]
     with explained():

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from host.terminal.quantities import latency
-from host.terminal.tones import Tone
-from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.quantities import latency
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
 from manager.recorder.ended_call import is_failure
 from manager.recorder.queries.call_log import Call, Contents
 from manager.recorder.queries.statistics import ToolFigures

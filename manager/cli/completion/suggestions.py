@@ -59,7 +59,7 @@ def _sources(ctx: click.Context) -> Iterable[tuple[str, str | None]]:
 
 
 def _clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
-    from manager.client_files.clients import CLIENTS  # only these verbs need it
+    from lm_tools_bridge.client_setup.clients import CLIENTS  # only these verbs need it
 
     return ((one.id, one.title) for one in CLIENTS)
 

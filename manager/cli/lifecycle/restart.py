@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.text.printable import printable
 from manager import __version__
 from manager.cli.lifecycle.starting import Attempt, answer
 from manager.cli.lifecycle.stop import WatchedProcess

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from host.command_line import Failure, json_option, print_line
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line
+from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.configuration.loading import ConfigurationError, load_settings

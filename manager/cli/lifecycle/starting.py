@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from host.command_line import Failure, say
-from host.terminal.waiting import waiting
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, say
+from lm_tools_bridge.terminal.waiting import waiting
+from lm_tools_bridge.text.printable import printable
 from manager import exit_codes
 from manager.cli.service import systemctl
 from manager.client import Control, ManagerFault, NoManager

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
-from host.processes.pidfd import has_ended, open_pidfd
-from host.terminal.waiting import waiting
+from lm_tools_bridge.machine.processes.pidfd import has_ended, open_pidfd
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.output.missing_socket import wait_for_control_socket

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from host.command_line import json_option, print_json, say
-from host.terminal.tones import Tone
-from host.terminal.views import Note
+from lm_tools_bridge.terminal.command_line import json_option, print_json, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Note
 from manager import __version__
 from manager.cli.lifecycle.starting import Attempt, answer
 from manager.cli.output.manager_access import explained, user_paths

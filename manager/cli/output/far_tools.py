@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from host.command_line import Failure, is_json, print_json, say
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, is_json, print_json, say
+from lm_tools_bridge.text.printable import printable
 from manager.cli.output.manager_access import ask_about
 from manager.routing.remote.address import looks_remote
 from manager.status_reading.tool_rows import EFFECTS, LISTED

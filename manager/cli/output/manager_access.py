@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from host.command_line import Failure
-from host.files.private_files import UnsafePathError
-from host.terminal.waiting import waiting
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.terminal.command_line import Failure
+from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths

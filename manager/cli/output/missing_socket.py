@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 

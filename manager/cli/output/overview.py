@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from host.terminal.quantities import duration, latency
-from host.terminal.tones import Tone, tone_of
-from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.quantities import duration, latency
+from lm_tools_bridge.terminal.tones import Tone, tone_of
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
 from manager import __version__
 from manager.cli.output.project_trust import ProjectTrust
 from manager.status_reading.attention import approval_text

@@ -40,7 +40,7 @@ def project_trust() -> ProjectTrust | None:
     if not may_wait():
         return None
     # slow to load, and rarely needed
-    from host.command_line import Failure
+    from lm_tools_bridge.terminal.command_line import Failure
     from manager.cli.workspace_command import answer_of, root_of
 
     try:

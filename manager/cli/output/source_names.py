@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from host.command_line import Failure
-from host.text.near_names import did_you_mean
+from lm_tools_bridge.terminal.command_line import Failure
+from lm_tools_bridge.text.near_names import did_you_mean
 
 
 def source_id(name: str, sources: Sequence[Mapping[str, Any]]) -> str:

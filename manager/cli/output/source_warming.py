@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from host.command_line import Failure
-from host.terminal.waiting import waiting
-from host.text.printable import printable
+from lm_tools_bridge.protocol.internal.source_states import DOWN, STARTING
+from lm_tools_bridge.terminal.command_line import Failure
+from lm_tools_bridge.terminal.waiting import waiting
+from lm_tools_bridge.text.printable import printable
 from manager.cli.output.manager_access import ask_about
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import shell_hint
-from protocol.internal.source_states import DOWN, STARTING
 
 WAIT_S: Final = 30.0
 """Longest wait; a server that needs more, for example to be downloaded, goes on by itself."""

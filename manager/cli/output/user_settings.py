@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 from manager import exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.configuration.loading import ConfigurationError, load_settings

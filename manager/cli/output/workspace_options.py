@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Command, say
-from host.terminal.tones import Tone
-from host.terminal.views import Note
+from lm_tools_bridge.terminal.command_line import Command, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Note
 from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
 
 MAX_ISSUES: Final = 30

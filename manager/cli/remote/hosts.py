@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 from manager import exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.routing.remote.address import InvalidAddress, parse_address

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tomlkit
 
-from host.files import private_files
+from lm_tools_bridge.machine.files import private_files
 from manager.tunnel.known_hosts import COMMAND, FILE, KnownHost
 
 

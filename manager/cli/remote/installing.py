@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 from manager import exit_codes
 from manager.cli.remote.own_wheel import make_own_wheel
 from manager.routing.remote.transports import background, interactive

@@ -16,8 +16,8 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path, PurePath
 from typing import Final
 
-from host.command_line import Failure
-from host.own_distribution import DISTRIBUTION, own_distribution
+from lm_tools_bridge.machine.own_distribution import DISTRIBUTION, own_distribution
+from lm_tools_bridge.terminal.command_line import Failure
 
 _BUILD_S: Final = 300.0
 """A build may fetch its build tool first."""

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from host.own_distribution import command_adding
-from host.text.printable import printable
+from lm_tools_bridge.machine.own_distribution import command_adding
+from lm_tools_bridge.text.printable import printable
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, confirm, json_option, print_json, say
-from host.files.private_files import make_private
-from host.terminal.quantities import latency
-from host.terminal.views import Column, Fact, FactList, Table
+from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.quantities import latency
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Table
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.remote.hosts import host_named, log_out, login_of, user_hosts

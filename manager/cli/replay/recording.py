@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from host.command_line import Failure
-from host.text.redaction import HIDDEN
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.terminal.command_line import Failure
+from lm_tools_bridge.text.redaction import HIDDEN
 from manager.recorder.ended_call import GOES_ON, TASK
 from manager.recorder.queries.call_log import Call, Contents
-from protocol import names
 
 CONTENTS_STEP: Final = "record contents first (lmtb record on --contents), and let the agent call it again"
 

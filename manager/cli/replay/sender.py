@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from host.command_line import Failure
-from host.peers.proved_server import require_own_server
+from lm_tools_bridge.machine.peers.proved_server import require_own_server
+from lm_tools_bridge.terminal.command_line import Failure
 from manager.cli.replay.comparison import Difference, differences
 from manager.cli.replay.recording import RecordedCall
 from manager.recorder.contents.redaction import Redactor

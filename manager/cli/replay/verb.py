@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from host.command_line import Failure, confirm, is_json, json_option, print_json, say
-from host.own_token import own_headers
-from host.terminal.tones import Tone
-from host.terminal.views import Column, Kind, Note, Table
-from host.text.printable import printable
+from lm_tools_bridge.machine.own_token import own_headers
+from lm_tools_bridge.terminal.command_line import Failure, confirm, is_json, json_option, print_json, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
+from lm_tools_bridge.text.printable import printable
 from manager.cli.calls.options import open_log
 from manager.cli.calls.parameter_types import CallNumber
 from manager.cli.calls.verb import existing

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from host.processes.login_session import with_session_folder
+from lm_tools_bridge.machine.processes.login_session import with_session_folder
 
 SYSTEMCTL: Final = ("systemctl", "--user")
 _ASK_S: Final = 3.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from host.command_line import Failure, confirm, json_option, print_json, say
-from host.files import private_files
-from host.files.private_files import UnsafePathError
-from host.terminal.views import Fact, FactList
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Fact, FactList
 from manager import __version__, exit_codes
 from manager.cli.service import systemctl
 from manager.cli.service.facts import Facts, gather

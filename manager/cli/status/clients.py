@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
-from host.terminal.views import Column, Kind, Table
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
 from manager.documentation import page
 from manager.status_reading.responses import objects

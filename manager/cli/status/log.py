@@ -18,7 +18,7 @@ from typing import Final
 
 import click
 
-from host.command_line import Failure, json_option, print_line, say
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line, say
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths

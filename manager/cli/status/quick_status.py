@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from host.files.private_files import UnsafePathError
-from host.terminal.show import show
-from host.terminal.tones import Tone
-from host.terminal.views import Note
-from host.terminal.waiting import waiting
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.terminal.show import show
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.waiting import waiting
 from manager.cli.output.overview import overview
 from manager.cli.output.project_trust import may_wait
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json, say
-from host.terminal.views import Column, Kind, Table
+from lm_tools_bridge.terminal.command_line import json_option, print_json, say
+from lm_tools_bridge.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
 from manager.cli.output.overview import overview, workspace_table
 from manager.cli.output.project_trust import project_trust

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json, say
-from host.terminal.quantities import duration
-from host.terminal.views import Column, Kind, Table, View
+from lm_tools_bridge.terminal.command_line import json_option, print_json, say
+from lm_tools_bridge.terminal.quantities import duration
+from lm_tools_bridge.terminal.views import Column, Kind, Table, View
 from manager.cli.output.manager_access import ask
 from manager.documentation import page
 from manager.routing.workspace.unexpanded import unexpanded

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, is_json, json_option, print_json, say
-from host.own_token import own_headers
-from host.terminal.waiting import waiting
-from host.text.printable import printable
+from lm_tools_bridge.machine.own_token import own_headers
+from lm_tools_bridge.protocol.errors import Reason
+from lm_tools_bridge.protocol.inbound import MISSING_CAPABILITY
+from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_json, say
+from lm_tools_bridge.terminal.waiting import waiting
+from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import current_folder, explained, mcp_address, user_paths
 from manager.cli.workspace import input_forms
 from manager.client import McpAnswer, McpClient
-from protocol.errors import Reason
-from protocol.inbound import MISSING_CAPABILITY
 
 MAX_ROUNDS: Final = 10
 ANSWER_STEP: Final = (

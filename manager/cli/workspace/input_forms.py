@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import click
 
-from host.text.form_fields import Field, InvalidLine, fields
-from host.text.printable import printable
-from protocol import names
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.text.form_fields import Field, InvalidLine, fields
+from lm_tools_bridge.text.printable import printable
 
 CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 """What a client declares that can show forms to its user."""

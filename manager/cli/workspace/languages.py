@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
-from host.terminal.views import Column, Kind, Note, Table
+from lm_tools_bridge.protocol.internal.source_states import DOWN
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import answer_of, root_of
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.status_reading.responses import objects
-from protocol.internal.source_states import DOWN
 
 LIMIT_S: Final = 30.0
 _MIB: Final = 1024 * 1024

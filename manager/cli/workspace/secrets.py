@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from host.command_line import json_option
+from lm_tools_bridge.terminal.command_line import json_option
 from manager.cli.completion import suggestions
 from manager.cli.workspace_command import run
 

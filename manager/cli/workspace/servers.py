@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
-from host.terminal.views import Column, Kind, Table
-from host.text.operand import operand
-from host.text.printable import printable
+from lm_tools_bridge.protocol.internal.source_states import DOWN
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Column, Kind, Table
+from lm_tools_bridge.text.operand import operand
+from lm_tools_bridge.text.printable import printable
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.far_tools import is_elsewhere
@@ -22,7 +23,6 @@ from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import shell_hint
-from protocol.internal.source_states import DOWN
 
 _FIRST: Final = DOWN | {"pending_trust"}
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING"})

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
-from host.terminal.views import Column, Kind, Table
-from host.text.near_names import near
-from host.text.operand import operand
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Column, Kind, Table
+from lm_tools_bridge.text.near_names import near
+from lm_tools_bridge.text.operand import operand
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.far_tools import change_tool, change_visibility, is_elsewhere, print_change

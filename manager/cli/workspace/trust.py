@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from host.command_line import json_option, say
+from lm_tools_bridge.terminal.command_line import json_option, say
 from manager.cli.completion import suggestions
 from manager.cli.output.source_warming import warm_sources
 from manager.cli.workspace_command import root_of, run, run_and_wait

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from itertools import pairwise
 from typing import Any, Final
 
-from host.text.redaction import HIDDEN, is_secret_name, mask
+from lm_tools_bridge.text.redaction import HIDDEN, is_secret_name, mask
 
 MAX_TEXT: Final = 256 * 1024
 """Longest text in characters that is searched; a longer one is stored without its rest."""

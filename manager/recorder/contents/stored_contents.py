@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from lm_tools_bridge.protocol import jsonrpc, sse
 from manager.recorder.contents.redaction import Redactor
 from manager.recorder.ended_call import EndedCall
-from protocol import jsonrpc, sse
 
 MAX_BYTES: Final = 256 * 1024
 """Bytes of arguments and of a result that are kept of one call."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import trace_context
 from manager.recorder.queries.call_filter import Filter, conditions, is_slow_only, matching
 from manager.recorder.storage.database import open_to_read
 from manager.recorder.storage.retention import used_bytes
@@ -28,7 +29,6 @@ from manager.recorder.storage.tables import (
     LABEL_COLUMNS,
     SLOW,
 )
-from protocol import trace_context
 
 _LABEL: Final = ",".join(("id", *LABEL_COLUMNS))
 _STEPS: Final = 20_000

@@ -54,7 +54,7 @@ CALL_COLUMNS: Final = (
 )  # fmt: skip
 """The columns of a call after its id. Times are microseconds, but `at` milliseconds since 1970. `outcome` is
 NULL for `ok`; `more` counts calls like it that have no row of their own; `trace` is NULL where the number
-`made_trace` says it (`protocol/trace_context.py`)."""
+`made_trace` says it (`lm_tools_bridge/protocol/trace_context.py`)."""
 FAILURE: Final = "outcome NOT IN ('task','input_required')"
 """SQL: whether a call failed, as `ended_call.is_failure`; NULL for `ok`."""
 LABEL_COLUMNS: Final = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from host.token_bucket import TokenBucket
+from lm_tools_bridge.token_bucket import TokenBucket
 from manager.recorder.ended_call import EndedCall
 
 WHOLE_PER_S: Final = 250.0

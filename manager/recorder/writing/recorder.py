@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from host.files.disk_errors import worded
-from host.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.files.disk_errors import worded
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
 from manager.configuration.budgets import MAX_UNRECORDED_CALLS
 from manager.logs.log import logger
 from manager.recorder.contents.content_rules import ActiveProjects, Deadlines, read_rules

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.recorder.ended_call import CallDetails, CallLabel, EndedCall, is_failure
 from manager.recorder.storage.tables import (
     ANY,
@@ -27,8 +29,6 @@ from manager.recorder.storage.tables import (
 )
 from manager.recorder.tool_source import SourcesOf, source_of
 from manager.recorder.writing.overload import Chosen
-from protocol import jsonrpc
-from protocol.internal.call_timing import CallTiming
 
 MAX_TEXT: Final = 200
 """Longest name in characters that is stored; a longer one is cut."""

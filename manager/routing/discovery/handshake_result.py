@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lm_tools_bridge.protocol import names
 from manager.routing.discovery.host_mark import remote_step
-from protocol import names
 
 CODE_STEP: Final = (
     "For code use lm_findSymbol, lm_references and lm_fileOutline rather than searching its text, and call"

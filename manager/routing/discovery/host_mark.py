@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 
 
 def host_mark(host: str, root: str) -> str:

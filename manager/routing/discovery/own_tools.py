@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from protocol import names
-from protocol.input_hint import describe
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.input_hint import describe
 
 _HANDSHAKE_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.input_hint import describe
+from lm_tools_bridge.protocol.issues import Issue
 from manager.routing.discovery.own_tools import CALL_TOOL
-from protocol import names
-from protocol.input_hint import describe
-from protocol.issues import Issue
 
 RESOURCE_TEMPLATES: Final = (
     {"name": "Tool URI template", "uriTemplate": names.TEMPLATE_TOOL},

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from protocol.internal import result_trim
-from protocol.internal.result_trim import ResultTrim
+from lm_tools_bridge.protocol.internal import result_trim
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 
 RESULT_BEGIN: Final = b'{"jsonrpc":"2.0","id":%b,"result":{'
 """Begin of a success response to the request with this id; its result object continues up to `RESULT_END`."""

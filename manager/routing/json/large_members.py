@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager.routing.json import cut
-from protocol import jsonrpc
 
 MIN_STRING: Final = 32 * 1024
 """Shortest string content in bytes that is left out."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import input_requests, jsonrpc, names
+from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from manager.routing.json import cut, legacy_tools
-from protocol import input_requests, jsonrpc, names
-from protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 
 _Members = Mapping[str, msgspec.Raw]
 

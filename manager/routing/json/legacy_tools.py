@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 
 _Members = Mapping[str, msgspec.Raw]
 

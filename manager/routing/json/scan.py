@@ -1,7 +1,7 @@
 """Checks a JSON body before it is parsed: encoding, nesting depth, number of values.
 
 The scan makes parsing safe; it does not validate. The parser refuses NaN, trailing bytes and broken syntax
-(`protocol/jsonrpc.py`).
+(`lm_tools_bridge/protocol/jsonrpc.py`).
 
 A cheap upper bound comes first: a body with at most 128 opening brackets is at most 128 levels deep. Only
 above the bound are brackets outside of strings counted. The cost is linear, because all passes run in C: 1 to

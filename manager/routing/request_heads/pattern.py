@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from http_server.parsing.head import PLAIN_LENGTH
+from lm_tools_bridge.http_server.parsing.head import PLAIN_LENGTH
 from manager.routing.request_heads.reader import SESSION_FIELD
 
 _LONGEST: Final = 128

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from http_server.parsing.head import Framing, RequestHead, framing
-from http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
-from http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead, framing
+from lm_tools_bridge.http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.protocol import headers, trace_context
 from manager.routing.request_heads.admission import AdmissionRules, refuse
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
-from protocol import headers, trace_context
 
 SESSION_FIELD: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
 """A session id: no rule of admission depends on which visible characters it has."""

@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from msgspec.structs import replace
 
+from lm_tools_bridge.protocol import headers
 from manager.routing.request_heads.admission import RequestHead
 from manager.routing.workspace.cwd import placeholder_in
 from manager.routing.workspace.resolution import Claims
-from protocol import headers
 
 EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"
@@ -38,7 +38,8 @@ _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"}
 
 
 def _fields(sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The header fields by name: those in `protocol.headers` in that spelling, all others in lower case.
+    """The header fields by name: those in `lm_tools_bridge.protocol.headers` in that spelling, all others in
+    lower case.
 
     Repeated fields are joined like HTTP lists.
     """
@@ -56,7 +57,8 @@ class RequestMetadata:
     Attributes:
         method: of HTTP.
         workspace: the id of the workspace that its path names.
-        fields: its header fields by the names of `protocol.headers`, others by their names in lower case. The
+        fields: its header fields by the names of `lm_tools_bridge.protocol.headers`, others by their names
+        in lower case. The
             id of a session may be empty here: heads that differ only in it share this object (`reader.py`).
         accepts_json, accepts_events: which forms of answer the client takes.
         claims: what it says of its workspace, without a session and without its body.

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.versions import Era
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.peer import Peer
 from manager.routing.state.session_table import Session
-from protocol import jsonrpc, names
-from protocol.versions import Era
 
 CONNECTED_S: Final = 5 * 60.0
 """Seconds after its last request for which a client counts as connected."""

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol import headers
 from manager.routing.state.peer import Peer
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
-from protocol import headers
 
 MAX_CLIENTS: Final = 64
 MAX_REQUESTS: Final = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from host.backoff import backoff
+from lm_tools_bridge.backoff import backoff
 
 
 class State(Enum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from protocol.internal.registration import Kind
+from lm_tools_bridge.protocol.internal.registration import Kind
 
 
 class State(Enum):

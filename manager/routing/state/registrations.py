@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from lm_tools_bridge.protocol.internal.registration import Heartbeat
 from manager.routing.state.registration import CAN_SERVE, RENEWABLE, Event, Registration, State
-from protocol.internal.registration import Heartbeat
 
 HEARTBEAT_S: Final = 1.0
 SUSPECT_AFTER_S: Final = 2.5

@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.disk.folder import CwdProblemKind
 from manager.routing.remote.address import SCHEMES, looks_remote
-from protocol.errors import Reason, Refusal
 
 MAX_SHOWN: Final = 300
 """Longest text of a claim that users are shown, in characters."""

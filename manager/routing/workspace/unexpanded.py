@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from lm_tools_bridge.protocol.issues import Issue
 from manager.routing.workspace.cwd import placeholder_in
 from manager.routing.workspace.resolution import Claims
-from protocol.issues import Issue
 
 CODE: Final = "VARIABLE_NOT_EXPANDED"
 _PLACES: Final[Mapping[str, str]] = {

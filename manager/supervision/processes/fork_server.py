@@ -18,8 +18,11 @@ from typing import IO, Final
 
 import msgspec
 
-from host.processes.oom import end_before_others
-from host.processes.open_files import restore_limit
+from lm_tools_bridge.machine.processes.oom import end_before_others
+from lm_tools_bridge.machine.processes.open_files import restore_limit
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.internal import fork_server
+from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 from manager.supervision.processes import environment
 from manager.supervision.processes.process import (
     Process,
@@ -28,9 +31,6 @@ from manager.supervision.processes.process import (
     write_launch_line,
 )
 from manager.supervision.processes.server_log import open_log
-from protocol import names
-from protocol.internal import fork_server
-from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 
 FORK_S: Final = 5.0
 """Longest time for a fork. A server that is forked later gets no launch instructions and exits."""

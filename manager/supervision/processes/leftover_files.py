@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from host.files import private_files, stale_sockets
-from host.files.private_folder import TEMPORARY, remove_abandoned
+from lm_tools_bridge.machine.files import private_files, stale_sockets
+from lm_tools_bridge.machine.files.private_folder import TEMPORARY, remove_abandoned
 
 INTERNAL: Final = "internal"
 """The folder, in the runtime folder, of the workspace servers' internal channels."""

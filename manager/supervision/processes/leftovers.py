@@ -6,8 +6,8 @@ in another session or process group, or without a parent. The mark begins with t
 
 from __future__ import annotations
 
-from host.processes.process_sweep import Judge, Verdict, environment, find_all, kill_all
-from protocol import names
+from lm_tools_bridge.machine.processes.process_sweep import Judge, Verdict, environment, find_all, kill_all
+from lm_tools_bridge.protocol import names
 
 
 def kill_leftovers(instance: str) -> int:

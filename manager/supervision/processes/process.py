@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from host.processes.oom import end_before_others
-from host.processes.open_files import restore_limit
-from host.processes.pidfd import open_pidfd
-from host.processes.process_ending import Ending
+from lm_tools_bridge.machine.processes.oom import end_before_others
+from lm_tools_bridge.machine.processes.open_files import restore_limit
+from lm_tools_bridge.machine.processes.pidfd import open_pidfd
+from lm_tools_bridge.machine.processes.process_ending import Ending
+from lm_tools_bridge.protocol import names
 from manager.supervision.processes import environment
 from manager.supervision.processes.server_log import open_log
-from protocol import names
 
 if sys.platform == "linux":
     import fcntl

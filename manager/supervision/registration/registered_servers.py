@@ -13,6 +13,9 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.internal import launch
+from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
 from manager.disk.filesystem import FolderExaminer
 from manager.logs.log import logger, short
 from manager.routing.state.port_leases import PortExhausted, PortLeases
@@ -26,9 +29,6 @@ from manager.supervision.registration.departures import Departures
 from manager.supervision.registration.real_paths import RealPaths
 from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
-from protocol.errors import Refusal
-from protocol.internal import launch
-from protocol.internal.registration import Allocate, Heartbeat
 
 
 class RegisteredServers:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from host.text.printable import printable
+from lm_tools_bridge.protocol import sse
+from lm_tools_bridge.text.printable import printable
 from manager.approvals.board import ApprovalBoard
 from manager.approvals.waiting_call import ReportedApproval, ReportedCall
 from manager.routing.remote.address import RemoteAddress
 from manager.supervision.remote.link import Link
 from manager.supervision.workspace import Workspace
 from manager.upstream.failures import UpstreamFailure
-from protocol import sse
 
 if TYPE_CHECKING:
     from manager.tunnel.near_end import NearEnd

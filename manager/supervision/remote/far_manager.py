@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from host.text.printable import printable
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.text.printable import printable
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.workspace.cwd import MAX_BYTES
 from manager.supervision.refusals import server_offline
 from manager.supervision.remote.link import Link
 from manager.upstream.failures import UpstreamFailure
-from protocol.errors import Reason, Refusal
 
 MAX_ID: Final = 64
 """Longest id of a workspace, in characters, that another host may name."""

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from host.backoff import backoff
-from host.own_distribution import command_adding
+from lm_tools_bridge.backoff import backoff
+from lm_tools_bridge.machine.own_distribution import command_adding
 from manager.logs.log import logger
 from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import FailureKind, LineFailure

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.routing.remote.address import Host, InvalidAddress, RemoteAddress, looks_remote, parse_address
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.processes.environment import for_line
@@ -16,7 +17,6 @@ from manager.supervision.refusals import not_added
 from manager.supervision.remote.link import Attends, Link
 from manager.supervision.remote.remote_supervisor import RemoteSupervisor
 from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_at, read_known_hosts
-from protocol.errors import Reason, Refusal
 
 
 class RemoteProjects:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from host.text.printable import printable
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.text.printable import printable
 from manager.logs.log import logger
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import FailureKind, LineFailure
@@ -25,7 +26,6 @@ from manager.supervision.remote.far_manager import line_refusal, make_ready, res
 from manager.supervision.remote.link import Link
 from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import Blame, UpstreamFailure
-from protocol.errors import Reason, Refusal
 
 if TYPE_CHECKING:
     from manager.tunnel.near_end import NearEnd

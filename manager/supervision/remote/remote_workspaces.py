@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import LineFailure
 from manager.routing.workspace.workspace_id import workspace_id
@@ -18,7 +19,6 @@ from manager.supervision.remote.link import Link
 from manager.supervision.remote.projects import RemoteProjects
 from manager.supervision.remote.remote_supervisor import RemoteSupervisor
 from manager.supervision.workspace import Workspace
-from protocol.errors import Refusal
 
 VALID_S: Final = 60.0
 """How long the project of a folder is known without asking its host again."""

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lm_tools_bridge.protocol.internal import launch
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.routing.state.slowness import ProcessorTime, is_slow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.processes import processor_time
 from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure
-from protocol.internal import launch
 
 LATE_S: Final = 0.5
 """A deadline that is noticed so much too late says that this process had to wait, not the server."""

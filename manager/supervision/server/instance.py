@@ -10,6 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.internal import launch
 from manager import __version__
 from manager.logs.log import logger
 from manager.routing.state.timings import Timings
@@ -17,9 +20,6 @@ from manager.supervision.processes.process import Process
 from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.pool import Dial, Pool
 from manager.upstream.response_head import ResponseHead
-from protocol import headers, names
-from protocol.errors import Refusal
-from protocol.internal import launch
 
 Owner = Literal["manager", "external", "remote"]
 """Who runs the server: this manager, another program of the user, or the manager on another host."""
@@ -37,7 +37,7 @@ class Figures:
         tasks: calls that run as MCP tasks, as of the last health answer.
         last_call_at: monotonic seconds.
         last_error: a sentence for users.
-        failures: failed calls by reason (`protocol/errors.py`).
+        failures: failed calls by reason (`lm_tools_bridge/protocol/errors.py`).
     """
 
     calls: int = 0

@@ -14,6 +14,7 @@ import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lm_tools_bridge.protocol.internal import launch
 from manager.startup.port import reserve
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
@@ -21,7 +22,6 @@ from manager.supervision.processes import environment, leftovers, process
 from manager.supervision.processes.leftover_files import remove_leftover_files
 from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
-from protocol.internal import launch
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from lm_tools_bridge.protocol import names, sse
 from manager.approvals.board import ApprovalBoard
 from manager.recorder.task_ends import TaskEnds
 from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
-from protocol import names, sse
 
 RETRY_S: Final = 1.0
 MAX_EVENT: Final = 4 * 1024 * 1024

@@ -1,6 +1,6 @@
 -- Answers calls in nginx as a workspace server does: with the id of the call, and a result whose size and form
 -- the name of the tool states ("10KB.sse"). A header field, or a comment of the event, announces the result trim
--- (`protocol/internal/result_trim.py`), except for tools such as "10KB.sse-read".
+-- (`lm_tools_bridge/protocol/internal/result_trim.py`), except for tools such as "10KB.sse-read".
 
 local BEGIN = '{"jsonrpc":"2.0","id":'
 local TYPE = '"resultType":"complete",'

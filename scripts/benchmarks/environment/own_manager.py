@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.environment.nginx import NONCE
 from scripts.benchmarks.environment.processes import READY_S, running, wait_for

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.environment.own_manager import POST_HEADERS, Manager, bound_session, manager, project
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.environment.own_manager import CLIENT, POST_HEADERS
 from scripts.benchmarks.environment.processes import READY_S

@@ -17,8 +17,8 @@ from itertools import cycle
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from protocol import headers, jsonrpc, names
-from protocol.inbound import modern_meta
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.inbound import modern_meta
 from scripts.benchmarks.cases import MODERN, REVISION
 from scripts.benchmarks.environment.machine import busy_s
 from scripts.benchmarks.environment.own_manager import CLIENT, POST_HEADERS, post

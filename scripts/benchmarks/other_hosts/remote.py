@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from lm_tools_bridge.protocol import names
 from manager.client import NoManager
-from protocol import names
 from scripts.benchmarks.other_hosts.delayed_line import delayed_line
 from scripts.benchmarks.other_hosts.remote_calls import CONNECTIONS, SUM, timed, times
 from scripts.benchmarks.plan import Plan

@@ -24,10 +24,10 @@ from urllib.parse import quote
 
 from aiohttp import ClientSession, TCPConnector
 
-from manager.team import membership
-from manager.team.membership import Membership, OwnOffer, Use
-from protocol import headers, jsonrpc, names
-from protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from lm_tools_bridge.team import membership
+from lm_tools_bridge.team.membership import Membership, OwnOffer, Use
 from scripts.benchmarks.environment import own_manager
 from scripts.benchmarks.environment.own_manager import CLIENT, POST_HEADERS, Manager
 from scripts.benchmarks.environment.processes import READY_S, cores, running

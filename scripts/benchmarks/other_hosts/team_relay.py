@@ -10,7 +10,7 @@ import sys
 
 from aiohttp import ClientSession, TCPConnector, web
 
-from protocol import headers
+from lm_tools_bridge.protocol import headers
 
 _PASSED = (headers.VERSION, headers.METHOD, headers.NAME, "Content-Type", "Accept")
 

@@ -20,9 +20,9 @@ from pathlib import Path
 import psutil
 from aiohttp import ClientSession
 
+from lm_tools_bridge.protocol import headers, names
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from protocol import headers, names
 
 SERVER = """
 from mcp.server.mcpserver import MCPServer

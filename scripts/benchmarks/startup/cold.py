@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from protocol import headers, names
-from protocol.versions import MODERN_REVISIONS
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 READY_S: Final = 30.0

@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from protocol import headers, names
-from protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
 from scripts.benchmarks.startup import cold
 
 REST_S: Final = 3.0

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from scripts.benchmarks.environment.processes import cpu_ns, descendants, process_tree
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.results.table import table

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workspace_server.sources.language_servers.kinds.programs import ProgramFinder
-from workspace_server.sources.language_servers.kinds.table import KINDS
+from lm_tools_bridge.code_intelligence.kinds.programs import ProgramFinder
+from lm_tools_bridge.code_intelligence.kinds.table import KINDS
 
 FEW: Final = 5
 

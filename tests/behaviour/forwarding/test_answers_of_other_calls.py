@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from lm_tools_bridge.protocol import names
 from manager.supervision import workspaces
-from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
 from support.processes.managers.manager_in_process import RunningManager, running_manager

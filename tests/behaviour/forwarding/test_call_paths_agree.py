@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web, web_response
 
-from http_server import deadline
+from lm_tools_bridge.http_server import deadline
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from manager.upstream.pool import Pool

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names, sse
+from lm_tools_bridge.protocol import headers, names, sse
 from support.clients.raw_clients import EVENTS, JSON, SessionClient
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, registered_setup

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from protocol import headers, names
-from protocol.errors import Reason
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.errors import Reason
 from support.processes.timeouts import GUARD_S
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted.scripted_workspace_server import event, result, stream

@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
+from lm_tools_bridge.protocol import names
 from manager.http import keep_alives
 from manager.relay import direct_relay
 from manager.supervision import workspaces
-from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
 from support.projects.registered_setup import RegisteredSetup, registered_setup

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError, web
 
+from lm_tools_bridge.protocol import headers, names
 from manager.http.request import HttpRequest
 from manager.supervision import workspaces
-from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, Client
 from support.clock import AdvancedTime
 from support.projects.registered_setup import RegisteredSetup, registered_setup

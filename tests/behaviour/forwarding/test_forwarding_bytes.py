@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, Answer
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted.scripted_workspace_server import Received, error, event, fixed, result, stream

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientPayloadError
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Client
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, registered_setup

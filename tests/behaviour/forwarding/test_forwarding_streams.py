@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, web
 
+from lm_tools_bridge.protocol import names
 from manager.forwarding.answer import COLLECTED
-from protocol import names
 from support.clients.raw_clients import BOTH, EVENTS, JSON
 from support.http.event_stream import next_event
 from support.projects.registered_setup import RegisteredSetup, registered_setup

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.managers.manager_home import ManagerHome, manager_home, until
 from support.processes.managers.manager_in_process import RunningManager, make_project

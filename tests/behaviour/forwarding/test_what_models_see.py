@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.projects.gateway import Project, listed, running_gateway
 from support.servers.mcp_sources.stdio_servers import program

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Answer, Client
 from support.http.event_stream import next_event, next_message
 from support.projects.gateway import Project, eventually, running_gateway

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import SessionClient
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted.scripted_workspace_server import (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import SessionClient
 from support.projects.gateway import Project, listed, running_gateway
 from support.servers.mcp_sources.stdio_servers import program

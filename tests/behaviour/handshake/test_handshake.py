@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer, held, result

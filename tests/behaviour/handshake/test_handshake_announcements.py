@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from protocol import names, sse
+from lm_tools_bridge.protocol import names, sse
 from support.clients.raw_clients import BOTH, EVENTS, JSON
 from support.http.event_stream import is_silent, next_methods
 from support.processes.timeouts import within

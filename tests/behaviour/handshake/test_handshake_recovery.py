@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import SessionClient
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, SessionClient, StatelessClient
 from support.processes.managers.manager_in_process import make_project, running_manager
 from support.processes.timeouts import within

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.extensions import skills
 from manager.answers.listing import server_discover
-from protocol import headers, names
-from protocol.extensions import skills
 from support.clients.raw_clients import EVENTS, Answer, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

@@ -9,7 +9,7 @@ import mcp
 import pytest
 from mcp_types import methods
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.projects.gateway import Gateway, codes, eventually, listed
 from support.projects.registered_setup import registered_setup
 from support.servers.mcp_sources.remote_server import Received, ScriptedRemoteServer, fake_remote

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from mcp.client.streamable_http import streamable_http_client
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]

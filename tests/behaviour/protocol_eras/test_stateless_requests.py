@@ -17,7 +17,7 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
-from protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from support.clients.raw_clients import BOTH, JSON, Answer, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.stateless_requests import events
 from support.processes.timeouts import within
 from support.projects.gateway import (

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, UnixConnector
 
+from lm_tools_bridge.protocol import headers, names
 from manager.routing.state.registrations import SUSPECT_AFTER_S
-from protocol import headers, names
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.processes.managers.manager_in_process import (
     RunningManager,

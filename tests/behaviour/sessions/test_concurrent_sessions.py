@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import GUARD_S

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.clients.stateless_requests import events
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

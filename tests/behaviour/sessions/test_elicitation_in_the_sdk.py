@@ -17,7 +17,7 @@ import mcp_types
 import pytest
 import pytest_asyncio
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.askable_client import AskableClient
 from support.projects.gateway import Project, eventually, running_gateway
 from support.servers.sdk_servers.third_party import stdio_command

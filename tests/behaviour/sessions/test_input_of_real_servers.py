@@ -15,7 +15,7 @@ import mcp_types as types
 import pytest
 import pytest_asyncio
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Answer, StatelessClient
 from support.projects.gateway import FORMS, Gateway, Project, eventually
 from support.servers.mcp_sources.stdio_servers import program

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientResponse
 from structlog.testing import capture_logs
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import SessionClient
 from support.http.event_stream import is_silent, next_message
 from support.processes.timeouts import within

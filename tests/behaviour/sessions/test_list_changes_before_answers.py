@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from lm_tools_bridge.protocol import headers, names
 from manager.routing.state.session_table import Session
 from manager.sessions.notifier import Notifier
-from protocol import headers, names
 from support.clients.raw_clients import JSON, SessionClient
 from support.http.event_stream import next_event
 from support.processes.timeouts import within

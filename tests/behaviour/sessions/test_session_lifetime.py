@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
-from protocol import headers, jsonrpc, names
 from support.clients.raw_clients import BOTH, EVENTS, JSON, SessionClient
 from support.http.event_stream import priming
 from support.processes.managers.manager_in_process import RunningManager, running_manager

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from lm_tools_bridge.protocol import headers, names
 from manager.routing.state.session_table import is_well_formed
-from protocol import headers, names
 from support.clients.raw_clients import Answer, Client, SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project
 

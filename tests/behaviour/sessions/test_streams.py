@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientResponse, web
 
-from protocol import jsonrpc, names, sse
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from support.clients.raw_clients import EVENTS, JSON, SessionClient
 from support.http.event_stream import is_silent, next_event, next_message, next_methods, priming
 from support.processes.managers.manager_in_process import running_manager

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from support.clients.raw_clients import SessionClient
 from support.http.event_stream import is_silent, next_message, next_methods, priming
 from support.processes.managers.manager_in_process import RunningManager, running_manager

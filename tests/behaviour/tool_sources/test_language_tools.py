@@ -12,7 +12,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from protocol import names
+from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
+from lm_tools_bridge.protocol import names
 from support.projects.gateway import (
     FORMS,
     Gateway,
@@ -24,7 +25,6 @@ from support.projects.gateway import (
     text_of,
 )
 from support.servers.language_servers.python_language_server import put_on_path
-from workspace_server.sources.language_servers.tools.definitions import MODULES
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 FILES = {

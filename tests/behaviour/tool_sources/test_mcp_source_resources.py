@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, Project, codes, eventually

@@ -18,8 +18,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from lm_tools_bridge.protocol import names
 from manager.recorder.queries.call_filter import Filter
-from protocol import names
 from support.clients.raw_clients import Answer, Client, StatelessClient
 from support.clients.stateless_requests import events
 from support.projects.gateway import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol import names
 from manager.cli.output.overview import problems
-from protocol import names
 from support.clients.raw_clients import StatelessClient
 from support.projects.gateway import Project, eventually, listed, running_gateway
 from support.servers.mcp_sources.stdio_servers import program

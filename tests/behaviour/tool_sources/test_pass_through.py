@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import Answer, Client, SessionClient, StatelessClient
 from support.projects.gateway import Gateway, Project, eventually, listed
 from support.servers.sdk_servers.third_party import ThirdParty, stdio_command, third_party

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Answer, Client, SessionClient
 from support.processes.timeouts import within
 from support.projects.gateway import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import SessionClient
 from support.projects.gateway import Project, running_gateway
 from support.servers.mcp_sources.stdio_servers import program

@@ -16,8 +16,8 @@ from typing import Any
 import mcp
 import pytest
 
-from protocol import names
-from protocol.extensions import skills
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.extensions import skills
 from support.clients.raw_clients import SessionClient
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, Project, eventually

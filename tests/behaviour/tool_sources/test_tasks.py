@@ -17,9 +17,9 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.extensions import tasks
 from manager.client import Control
-from protocol import headers, names
-from protocol.extensions import tasks
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.projects.gateway import Project, eventually, running_gateway
 

@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from manager.client import Control, ControlRefusal
-from protocol import jsonrpc, names, sse
 from support.clients import self_approving
 from support.clients.askable_client import AskableClient
 from support.clients.page_client import opened, posted

@@ -21,11 +21,11 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from lm_tools_bridge.protocol import headers, names
 from manager.admin.control.control_socket import make_control_app
 from manager.admin.control.decisions import FOR_ANYONE
 from manager.admin.routes import make_app
 from manager.client import Control
-from protocol import headers, names
 from support.clients import hiding_program
 from support.clients.page_client import opened, ticket
 from support.clients.raw_clients import BOTH, SessionClient

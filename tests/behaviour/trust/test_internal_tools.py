@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.timeouts import within
 from support.projects.gateway import Project, eventually, found, listed, running_gateway

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import SessionClient
 from support.projects.gateway import Gateway, Project
 

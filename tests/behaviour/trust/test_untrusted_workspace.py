@@ -21,8 +21,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from protocol import headers, names
-from protocol.extensions import tasks
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.extensions import tasks
 from support.clients.raw_clients import Client, StatelessClient
 from support.projects.gateway import (
     Gateway,

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
+from lm_tools_bridge.protocol import headers, names
 from manager.routing.workspace.workspace_id import workspace_id
-from protocol import headers, names
 from support.clients.raw_clients import SessionClient
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.managers.manager_in_process import RunningManager, make_project

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import JSON
 from support.clients.rooted_clients import Heard, RootedSession
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

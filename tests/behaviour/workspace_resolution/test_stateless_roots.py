@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import Answer, StatelessClient
 from support.clients.rooted_clients import RootedStateless as Rooted
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import Answer
 from support.clients.rooted_clients import RootedStateless
 from support.processes.managers.manager_in_process import RunningManager, make_project

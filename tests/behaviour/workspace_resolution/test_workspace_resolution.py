@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.processes.managers.manager_in_process import RunningManager, make_project
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.jsonrpc import bytes_of
 from manager.answers.call_tool import Unwrapped, unwrap
 from manager.routing.workspace.resolution import Claims
-from protocol import names
-from protocol.errors import Reason, Refusal
-from protocol.jsonrpc import bytes_of
 from support.clients.exchanges import call, legacy, stateless
 
 AMBIENT = Claims(session="bound", query="/q", header="/h")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from mcp_types.methods import validate_server_result
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import ALWAYS_ERRORS, Reason, Refusal
 from manager import __version__
 from manager.answers import result_format
 from manager.answers.exchange import Exchange
-from protocol import names
-from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
 from support.clients.exchanges import call, legacy, stateless
 
 SERVER = {"name": "lm-tools-bridge-manager", "title": "LM Tools Bridge", "version": __version__}

@@ -11,6 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.inbound import Inbound, classify
+from lm_tools_bridge.protocol.jsonrpc import raw
+from lm_tools_bridge.protocol.versions import Era
 from manager.answers.upstream_request import (
     cancelled_notification,
     manager_request,
@@ -18,10 +22,6 @@ from manager.answers.upstream_request import (
     upstream_request,
 )
 from manager.forwarding.forward import Outgoing
-from protocol import headers, names
-from protocol.inbound import Inbound, classify
-from protocol.jsonrpc import raw
-from protocol.versions import Era
 from support.clients.exchanges import call, legacy, session_of, stateless
 
 VERSION, CAPABILITIES, CLIENT = names.META_VERSION, names.META_CAPABILITIES, names.META_CLIENT

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers.exchange import Located, Unlocated
 from manager.answers.workspace_lookup import (
     cached_folders,
@@ -25,7 +26,6 @@ from manager.supervision.dependencies import Dependencies
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from protocol.errors import Reason, Refusal
 from support.processes.managers.manager_in_process import make_project
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lm_tools_bridge.protocol import jsonrpc, names
 from manager.approvals.board import (
     MAX_LINES,
     MAX_NAME,
@@ -18,7 +19,6 @@ from manager.approvals.board import (
 )
 from manager.approvals.waiting_call import ReportedApproval, ReportedCall
 from manager.recorder.contents.redaction import Redactor
-from protocol import jsonrpc, names
 
 
 def call(identity: str = "a", since: float = 1.0, **other: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import platformdirs
 import pytest
 
 import manager
-from host.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
 from manager.configuration.paths import Paths
 from manager.configuration.runtime_folder import MAX_SOCKET_PATH_BYTES
 

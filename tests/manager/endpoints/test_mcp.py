@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, TCPConnector
 
+from lm_tools_bridge.protocol import names
 from manager.answers.exchange import Unlocated
 from manager.endpoints import session_routes
 from manager.endpoints.mcp import McpRoutes
 from manager.http.request import HttpRequest
-from protocol import names
 from support.clients.raw_clients import JSON, SessionClient
 from support.http.served_connection import served_by
 from support.processes.managers.manager_in_process import RunningManager

@@ -8,10 +8,10 @@ import weakref
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.forwarding import answer
 from manager.forwarding.answer import InterruptedAnswerError
 from manager.forwarding.messages import begins_as_answer, response_of
-from protocol.errors import Reason, Refusal
 from support.http.arriving_answer import ArrivingAnswer
 
 OTHER = Refusal(Reason.INVALID_UPSTREAM_ANSWER, "of another request", delivered="unknown")

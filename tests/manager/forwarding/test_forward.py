@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder, Outgoing
@@ -16,7 +17,6 @@ from manager.forwarding.messages import response_of
 from manager.supervision.server.instance import Figures
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from protocol.errors import Reason, Refusal
 
 
 async def test_a_reader_cancelled_within_a_body_leaves_the_calls_in_flight(serve, pool_to) -> None:

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.forwarding import forwarded_call
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
 from manager.supervision.server.instance import Figures
-from protocol.errors import Reason, Refusal
 
 
 def call_of(figures: Figures, began: float | None) -> ForwardedCall:

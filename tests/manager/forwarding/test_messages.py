@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.sse import encode
 from manager.forwarding.answer import Answer, InterruptedAnswerError
 from manager.forwarding.messages import (
     LARGE,
@@ -16,8 +18,6 @@ from manager.forwarding.messages import (
     messages_of,
     response_of,
 )
-from protocol.errors import Reason, Refusal
-from protocol.sse import encode
 from support.http.scripted_body import ScriptedBody
 
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession
 
+from lm_tools_bridge.protocol import sse
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
-from protocol import sse
 from support.http.served_connection import served_by
 from support.processes.timeouts import within
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from http_server.limits import Limits
+from lm_tools_bridge.http_server.limits import Limits
 from manager.http.request import HttpRequest
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from support.http.admission_cases import BODY, exchange, parse_reply, request

@@ -18,8 +18,9 @@ import pytest
 import structlog
 from aiohttp import web
 
-from http_server.connections.connection import MAX_PIPELINED
-from http_server.limits import Limits
+from lm_tools_bridge.http_server.connections.connection import MAX_PIPELINED
+from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.protocol import jsonrpc
 from manager.admin.control.request_body import read_body
 from manager.listener.connections import Connections
 from manager.listener.page_admission import refusal_response
@@ -36,7 +37,6 @@ from manager.routing.request_heads.admission import (
 from manager.tokens.gate import TokenGate
 from manager.tokens.token import Token, digest_of
 from manager.tokens.token_file import change_tokens
-from protocol import jsonrpc
 from support.http.admission_cases import (
     BODY,
     CASES,

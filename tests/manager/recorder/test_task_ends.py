@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.internal import ended_task
+from lm_tools_bridge.protocol.internal.ended_task import MAX_REPORTED, EndedTask
 from manager.recorder.ended_call import EndedCall
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.task_ends import BURST, LONGEST_S, PER_S, TaskEnds, ended_call
-from protocol import jsonrpc, names
-from protocol.internal import ended_task
-from protocol.internal.ended_task import MAX_REPORTED, EndedTask
 from support.recorded_calls import WALL, Clock, log_of, recorder
 
 NOW = 1000.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from manager.relay.call_progress import CallProgress
-from protocol import jsonrpc, names, sse
 
 
 def params_of(event: bytes) -> dict[str, Any]:

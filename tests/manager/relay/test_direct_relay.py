@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from lm_tools_bridge.protocol import names
 from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import Exchange
 from manager.relay import direct_relay
 from manager.supervision import workspaces
-from protocol import names
 from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
 from support.projects.registered_setup import RegisteredSetup, registered_setup

@@ -10,11 +10,11 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_tools_bridge.protocol.internal import result_trim
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.http.request import HttpRequest
 from manager.relay.large_json import LargeBody
 from manager.routing.json import forwardable_result
-from protocol.internal import result_trim
-from protocol.internal.result_trim import ResultTrim
 from support.servers.scripted.scripted_answers import SERVER
 
 RESULT = json.dumps(

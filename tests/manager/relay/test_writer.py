@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.http.request import HttpRequest
 from manager.relay.writer import Writer
 from manager.sessions.streams import Streams
-from protocol import jsonrpc, names, sse
 from support.clients.exchanges import legacy, stateless
 from support.clients.raw_clients import EVENTS, JSON, Answer
 from support.http.arriving_answer import ArrivingAnswer

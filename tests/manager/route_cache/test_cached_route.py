@@ -8,6 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from lm_tools_bridge.protocol.call_pattern import derive_pattern
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.answers.exchange import Located
 from manager.answers.recording.client_record import client_record
 from manager.answers.upstream_request import caller_header
@@ -19,8 +21,6 @@ from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.upstream import header_cache
 from manager.upstream.response_head import ResponseHead
-from protocol.call_pattern import derive_pattern
-from protocol.internal.call_timing import CallTiming
 from support.clients import exchanges
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from lm_tools_bridge.protocol import names
 from manager.relay import direct_relay
 from manager.supervision import workspaces
-from protocol import names
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted.scripted_answers import ANSWERS, PLAIN_RESULT

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from http_server.parsing.head_reader import ReadHead, RefusedHead
+from lm_tools_bridge.http_server.parsing.head_reader import ReadHead, RefusedHead
+from lm_tools_bridge.protocol.call_pattern import derive_pattern
 from manager.route_cache import route_cache, route_group
 from manager.route_cache.route_cache import MAX_GROUPS
 from manager.route_cache.route_group import CACHED_MISSES, MAX_GROUP_ROUTES, MISS_INTERVAL
@@ -21,7 +22,6 @@ from manager.route_cache.session_profile import SessionProfile
 from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
 from manager.supervision import workspaces
 from manager.upstream import pool
-from protocol.call_pattern import derive_pattern
 from support.clients.raw_clients import Answer, SessionClient
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup

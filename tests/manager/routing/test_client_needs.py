@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from manager.client_files.change import ENTRY_NAME
+from lm_tools_bridge.client_setup.change import ENTRY_NAME
+from lm_tools_bridge.protocol import headers
 from manager.routing import client_needs
 from manager.routing.client_needs import needs_of
 from manager.routing.client_profiles import OTHER, PROFILES, ClientProfile, ClientProfiles, profile_of
-from protocol import headers
 
 
 def told(name: str) -> dict[str, str]:

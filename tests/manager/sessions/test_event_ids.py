@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager.sessions.event_ids import MAX_REQUEST, SERVER_STREAM, EventId, parse, stream_name
-from protocol import jsonrpc
 
 REQUESTS = st.one_of(st.integers(-(2**63), 2**64), st.text(max_size=12)).map(jsonrpc.dumps)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol import names
 from manager.routing.state.session_table import Session, SessionTable
 from manager.sessions.notifier import SUBSCRIBED_S, Notifier
 from manager.sessions.streams import Streams
-from protocol import names
 from support.http.event_sinks import Recorder
 
 TOOLS = (names.TOOLS_CHANGED,)

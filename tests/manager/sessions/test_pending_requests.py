@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.jsonrpc import Request, Response
 from manager.sessions.pending_requests import PendingRequests
-from protocol import jsonrpc, names
-from protocol.jsonrpc import Request, Response
 
 
 def answer(identity: str, result: str = "{}") -> Response:

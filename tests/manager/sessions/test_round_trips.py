@@ -11,14 +11,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal import request_state
+from lm_tools_bridge.protocol.sse import encode
 from manager.answers.exchange import Relayed
 from manager.forwarding.answer import Answer
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.round_trips import RoundTrips
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.internal import request_state
-from protocol.sse import encode
 from support.clients.exchanges import call, legacy, session_of
 from support.http.scripted_body import ScriptedBody
 

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from manager.routing.state.session_table import Session, SessionTable
 from manager.sessions import upstream_listener as listeners
 from manager.sessions.notifier import Notifier
 from manager.sessions.streams import Streams
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.supervision.server.instance import Instance
-from protocol import jsonrpc, names, sse
 
 LISTS = set(names.LISTS_CHANGED)
 

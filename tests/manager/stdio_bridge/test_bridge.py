@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol import names
 from manager.stdio_bridge import listen_streams, manager_connection, session
 from manager.stdio_bridge.bridge import Bridge
 from manager.stdio_bridge.manager_connection import ManagerConnection
 from manager.stdio_bridge.stdio import LineTooLong
-from protocol import names
 from support.servers.scripted.scripted_manager import ScriptedManager, in_session
 from support.servers.scripted.scripted_workspace_server import (
     Received,

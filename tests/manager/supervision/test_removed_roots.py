@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.configuration.settings import Settings
 from manager.disk.disk_lookups import DiskLookups
 from manager.disk.filesystem import FolderExaminer
@@ -21,7 +22,6 @@ from manager.supervision.removed_roots import RemovedRoots, root_on_disk
 from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from protocol.errors import Refusal
 from support.processes.managers.manager_in_process import make_project
 from support.projects.git_repositories import git, repository, worktree
 from support.servers.no_registered_servers import NoRegisteredServers

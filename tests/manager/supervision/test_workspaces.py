@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.disk import filesystem
 from manager.disk.filesystem import FolderExaminer
@@ -21,7 +22,6 @@ from manager.supervision.server.instance import Instance
 from manager.supervision.server.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspaces
-from protocol.errors import Reason, Refusal
 from support.processes.managers.manager_in_process import make_project
 from support.servers.no_registered_servers import NoRegisteredServers
 

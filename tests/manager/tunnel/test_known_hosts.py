@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from host.files.private_files import make_private
+from lm_tools_bridge.machine.files.private_files import make_private
 from manager.routing.remote.address import Host
 from manager.tunnel.known_hosts import (
     FILE,

@@ -9,6 +9,8 @@ import socket
 
 import pytest
 
+from lm_tools_bridge.protocol.internal import call_timing
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import request_head
@@ -16,8 +18,6 @@ from manager.upstream.request_writer import PIECE
 from manager.upstream.response import HIGH_WATER
 from manager.upstream.response_head import ResponseHead
 from manager.upstream.response_parser import MAX_HEAD
-from protocol.internal import call_timing
-from protocol.internal.call_timing import CallTiming
 
 BOUND = 5.0
 LIMIT = 1024 * 1024

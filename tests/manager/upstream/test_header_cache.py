@@ -9,9 +9,9 @@ from httptools import HttpParserError, HttpResponseParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.upstream import header_cache
 from manager.upstream.response_head import ResponseHead
-from protocol.internal.call_timing import CallTiming
 
 BEGIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 HEAD = ResponseHead(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession
 
-from protocol import names, sse
+from lm_tools_bridge.protocol import names, sse
 from support.clients.askable_client import AskableClient
 from support.processes.managers.manager_home import ManagerHome
 from support.processes.managers.manager_in_process import make_project

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from protocol import names
-from protocol.extensions import tasks
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.extensions import tasks
 from support.clients.raw_clients import StatelessClient
 from support.processes.managers.manager_home import ManagerHome
 from support.processes.managers.manager_in_process import make_project

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from aiohttp import ClientSession
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_home import BOTH_WAYS, ManagerHome, until
 from support.processes.managers.manager_in_process import make_project

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.processes.managers.manager_home import ManagerHome
 from support.processes.managers.manager_in_process import make_project
 from support.processes.managers.stdio_families import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from protocol import headers, names
+from lm_tools_bridge.protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient
 from support.processes.managers.manager_home import ManagerHome, until
 from support.processes.managers.manager_in_process import make_project

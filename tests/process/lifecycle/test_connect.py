@@ -17,8 +17,8 @@ import pytest
 import pytest_asyncio
 from mcp.client.stdio import StdioServerParameters
 
+from lm_tools_bridge.protocol import names
 from manager.client import NoManager
-from protocol import names
 from support.processes.managers.manager_home import ManagerHome, manager_home, until
 from support.processes.managers.manager_in_process import make_project
 from support.processes.managers.stdio_families import configure, entry

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-import protocol
+import lm_tools_bridge
+from lm_tools_bridge.protocol import names
 from manager.client import Control
 from manager.configuration.paths import Paths
-from protocol import names
 from support.clients.stateless_requests import META
 from support.processes.managers.manager_process import READY_S, environment
 
@@ -122,8 +122,8 @@ def test_the_first_request_on_the_control_socket_loads_them_too(
 def test_a_manager_whose_files_are_gone_is_asked_and_stopped(environ: dict[str, str], tmp_path: Path) -> None:
     """An upgrade replaces the files before it stops the manager, so no module may be imported after that."""
     sources = tmp_path / "sources"
-    for house in ("protocol", "host", "http_server", "manager", "workspace_server"):
-        shutil.copytree(Path(protocol.__file__).parents[1] / house, sources / house)
+    for house in ("lm_tools_bridge", "manager", "workspace_server"):
+        shutil.copytree(Path(lm_tools_bridge.__file__).parents[1] / house, sources / house)
     program = f"import sys; sys.path.insert(0, {str(sources)!r}); from manager.cli import main; main()"
     with running(environ, tmp_path / "log", "-c", program) as (pid, port):
         for file in sources.rglob("*.py*"):

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from aiohttp import ClientSession
 
+from lm_tools_bridge.protocol import names
 from manager import __version__
-from protocol import names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.installations.installed_copy import InstalledCopy
 from support.processes.managers.manager_home import ManagerHome, until

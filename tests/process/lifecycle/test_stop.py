@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientConnectorError, ClientSession
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.processes.managers.manager_home import ManagerHome, ManagerProcess, until
 from support.processes.managers.manager_in_process import make_project

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from aiohttp import ClientSession
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import BOTH
 from support.clients.rooted_clients import RootedSession
 

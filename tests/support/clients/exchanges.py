@@ -7,12 +7,12 @@ from typing import Any
 
 from multidict import CIMultiDict
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.inbound import Inbound, classify
+from lm_tools_bridge.protocol.jsonrpc import Request
 from manager.answers.exchange import Exchange
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
-from protocol import headers, names
-from protocol.inbound import Inbound, classify
-from protocol.jsonrpc import Request
 from support.clients import stateless_requests as modern
 
 

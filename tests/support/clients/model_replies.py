@@ -10,10 +10,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from agent.keys.environment import EnvironmentKeys
-from agent.keys.lookup import KeyLookup
-from agent.messages import Call, Message, SystemMessage, Tool, UserMessage
-from agent.model_events import (
+from lm_tools_bridge.agent.keys.environment import EnvironmentKeys
+from lm_tools_bridge.agent.keys.lookup import KeyLookup
+from lm_tools_bridge.agent.messages import Call, Message, SystemMessage, Tool, UserMessage
+from lm_tools_bridge.agent.model_events import (
     CallPart,
     Finish,
     ModelEvent,
@@ -23,9 +23,9 @@ from agent.model_events import (
     ThinkingPart,
     Usage,
 )
-from agent.providers.factory import make_provider
-from agent.providers.http.retries import Retries
-from agent.settings.settings import AgentSettings, ProviderEntry
+from lm_tools_bridge.agent.providers.factory import make_provider
+from lm_tools_bridge.agent.providers.http.retries import Retries
+from lm_tools_bridge.agent.settings.settings import AgentSettings, ProviderEntry
 from support.servers.models.model_server import ModelServer
 
 KEY = "sk-canary-5e1d5e1d5e1d5e1d5e1d"

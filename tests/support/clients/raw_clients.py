@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from aiohttp import ClientSession
 
-from protocol import headers, names, sse
+from lm_tools_bridge.protocol import headers, names, sse
 from support.clients import stateless_requests as modern
 
 JSON = "application/json"

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import ClientResponse
 
-from protocol import names, sse
+from lm_tools_bridge.protocol import names, sse
 from support.clients.raw_clients import JSON, Answer, SessionClient, StatelessClient
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agent.interaction import Box, Question, Tone
+from lm_tools_bridge.agent.interaction import Box, Question, Tone
 
 Answer = str | None | BaseException | Callable[[], Any]
 

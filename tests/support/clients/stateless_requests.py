@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import ClientResponse, ClientSession
 from mcp_types.methods import validate_server_result
 
-from protocol import headers, names, sse
+from lm_tools_bridge.protocol import headers, names, sse
 from support.processes.timeouts import GUARD_S
 
 REVISION = "2026-07-28"

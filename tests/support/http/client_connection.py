@@ -17,12 +17,12 @@ from typing import Any, Self
 import pytest
 from multidict import CIMultiDict
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.call_pattern import PatternValues
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.state.session_table import Session
-from protocol import headers, names
-from protocol.call_pattern import PatternValues
 from support.clients import stateless_requests as modern
 from support.clients.raw_clients import BOTH, JSON, Answer
 from support.projects.registered_setup import RegisteredSetup

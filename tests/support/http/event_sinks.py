@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from protocol import sse
+from lm_tools_bridge.protocol import sse
 
 
 class Recorder:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import ClientResponse
 
-from protocol import sse
+from lm_tools_bridge.protocol import sse
 from support.processes.timeouts import within
 
 

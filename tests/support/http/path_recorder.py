@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol.call_pattern import PatternValues
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import AnyReply, Exchange
 from manager.endpoints.mcp import McpRoutes
@@ -20,7 +21,6 @@ from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.supervision.server.instance import Instance
 from manager.upstream.pool import Pool
-from protocol.call_pattern import PatternValues
 
 
 class PathRecorder:

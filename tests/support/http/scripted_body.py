@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.forwarding.answer import InterruptedAnswerError
 from manager.forwarding.answer_facts import AnswerFacts
-from protocol.errors import Refusal
 
 
 class ScriptedBody:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from http_server.limits import Limits
+from lm_tools_bridge.http_server.limits import Limits
 from manager.http.request import HttpRequest
 from manager.listener.runner import Runner
 from manager.routing.request_heads.admission import AdmissionRules

@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from protocol import headers, names
-from protocol.internal.launch import LaunchInstructions
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.internal.launch import LaunchInstructions
 from support.clients.stateless_requests import SECRET, Caller
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.gate import Gate

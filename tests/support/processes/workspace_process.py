@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from protocol.internal.launch import LaunchInstructions, encode
+from lm_tools_bridge.protocol.internal.launch import LaunchInstructions, encode
 from support.clients.stateless_requests import SECRET
 
 NONCE = "nonce-of-this-instance"

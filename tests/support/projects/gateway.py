@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
+from lm_tools_bridge.protocol import headers, names
 from manager.client import Control
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import Call, CallLog
-from protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workspace_server.config.model import EntryOrigin, LanguageServerEntry, Scope
-from workspace_server.sources.language_servers.kinds.available_kinds import (
+from lm_tools_bridge.code_intelligence.kinds.available_kinds import (
     AvailableKinds,
     KindChoices,
     Trusts,
     trusts_nothing,
 )
+from workspace_server.config.model import EntryOrigin, LanguageServerEntry, Scope
 from workspace_server.trust.store import TrustStore
 
 

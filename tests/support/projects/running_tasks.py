@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.call_context import CallContext
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.store import Store

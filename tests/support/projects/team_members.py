@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohttp import ClientSession, web
 
-from manager.team.member import Member
-from manager.team.membership import Membership, OwnOffer, Use
-from protocol import sse
+from lm_tools_bridge.protocol import sse
+from lm_tools_bridge.team.member import Member
+from lm_tools_bridge.team.membership import Membership, OwnOffer, Use
 from support.clients.stateless_requests import body_of, headers_of
 from support.servers.scripted.scripted_workspace import ScriptedWorkspace, scripted_workspace, served
 

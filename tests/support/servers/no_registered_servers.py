@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
+from lm_tools_bridge.protocol.errors import Refusal
 from manager.supervision.server.instance import Instance
-from protocol.errors import Refusal
 
 
 class NoRegisteredServers:

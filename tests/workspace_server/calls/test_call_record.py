@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.calls.call_record import LAST, CallRecord, outcome_word
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import names
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from support.processes.timeouts import GUARD_S
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool

@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from protocol import headers
+from lm_tools_bridge.protocol import headers
 from workspace_server.calls.request import internal_request
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocol import names
-from protocol.issues import Issue
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.issues import Issue
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry

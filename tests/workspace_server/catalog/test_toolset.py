@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.catalog.registry import Registry

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, build_view, mode_of

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from protocol import headers
+from lm_tools_bridge.protocol import headers
 from workspace_server.http.connections import Connections
 from workspace_server.http.request import HttpRequest
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.parsing.head_reader import MAX_CACHED_HEADS, ReadHead, RefusedHead
-from http_server.refusal import AdmissionRefusal
-from protocol import headers
-from protocol.trace_context import made
+from lm_tools_bridge.http_server.parsing.head_reader import MAX_CACHED_HEADS, ReadHead, RefusedHead
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.trace_context import made
 from workspace_server.http.admission import MAX_BODY, Admission
 from workspace_server.http.head_reader import MAX_HEAD, ManagerHead, ManagerHeadReader, trace_of
 

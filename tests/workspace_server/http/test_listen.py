@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.stateless_requests import body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, handshake_result, offerings, tool

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from support.clients.stateless_requests import META, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool

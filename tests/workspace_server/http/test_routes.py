@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from protocol import headers, jsonrpc, names, sse
+from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
 from support.clients.stateless_requests import SECRET, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from lm_tools_bridge.protocol import headers, names, sse
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.forwarding.messages import answered
 from manager.routing.json import forwardable_result
 from manager.sessions import round_trips
-from protocol import headers, names, sse
-from protocol.internal.result_trim import ResultTrim
 from support.clients import exchanges
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving

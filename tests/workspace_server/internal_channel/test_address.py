@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from host.files import private_files
+from lm_tools_bridge.machine.files import private_files
 from workspace_server.internal_channel import address as addresses
 from workspace_server.internal_channel.address import new_address
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from protocol import headers
+from lm_tools_bridge.protocol import headers
 from support.clients.stateless_requests import SECRET
 from support.processes.workspace_app import serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import headers, jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.versions import Era
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import names
-from protocol.errors import Reason
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.errors import Reason
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, handshake_result, offerings

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from protocol import headers
-from protocol.param_headers import annotated
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.param_headers import annotated
 from workspace_server.schemas.mirrored_headers import mismatch
 
 SCHEMA = {

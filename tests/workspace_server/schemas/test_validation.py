@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.examples import examples
 from workspace_server.schemas.validation import (
     ArgumentProblem,

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names
+from lm_tools_bridge.code_intelligence.clangd.definitions import TOOLS as CLANGD_TOOLS
+from lm_tools_bridge.code_intelligence.source import LanguageServerSource
+from lm_tools_bridge.protocol import headers, names
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.language_servers.in_memory import InMemoryServer, InMemoryServers, kind, no_environment
@@ -17,8 +19,6 @@ from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.sources.agent_folder import read_arguments
 from workspace_server.sources.builtin.source import BuiltinSource
-from workspace_server.sources.language_servers.clangd.definitions import TOOLS as CLANGD_TOOLS
-from workspace_server.sources.language_servers.source import LanguageServerSource
 from workspace_server.tool import CallOutcome, InvalidArguments, ToolError, ToolResult
 from workspace_server.workspace import Workspace
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from host.files import private_files
-from protocol import jsonrpc
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.protocol import jsonrpc
 from support.projects.running_tasks import (
     DONE,
     JOB,

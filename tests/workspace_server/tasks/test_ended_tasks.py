@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol import names
-from protocol.internal.ended_task import MAX_REPORTED, EndedTask
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.internal.ended_task import MAX_REPORTED, EndedTask
 from workspace_server.budgets import MAX_TASKS
 from workspace_server.tasks.ended_tasks import EndedTasks
 

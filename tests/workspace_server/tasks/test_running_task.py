@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import jsonrpc, names
-from protocol.extensions import tasks
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.extensions import tasks
 from workspace_server.call_context import CallContext
 from workspace_server.tasks.running_task import RunningTask, Work
 from workspace_server.tool import CallOutcome, RpcError, ToolResult

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from protocol import jsonrpc
-from protocol.extensions import tasks
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.extensions import tasks
 from support.projects.running_tasks import (
     DONE,
     JOB,

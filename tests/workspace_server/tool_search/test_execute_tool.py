@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.tool_search.execute_tool import (
     InvalidArgument,
     MissingName,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host.text.printable import printable
+from lm_tools_bridge.text.printable import printable
 from support.examples import examples
 from support.processes.timeouts import within
 from workspace_server.trust.difference import MAX_LINES, MAX_WIDTH, ItemChange, differences

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from host.text import redaction
-from protocol import jsonrpc
-from protocol.errors import Refusal
-from protocol.inbound import MISSING_CAPABILITY, Rejection
-from protocol.issues import Issue
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.inbound import MISSING_CAPABILITY, Rejection
+from lm_tools_bridge.protocol.issues import Issue
+from lm_tools_bridge.text import redaction
 from workspace_server import log
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import headers, jsonrpc
+from lm_tools_bridge.protocol import headers, jsonrpc
 from workspace_server.calls.answers.text_coverage import SaidTexts
 from workspace_server.calls.request import Outcome
 from workspace_server.catalog.registry import OfferedTool

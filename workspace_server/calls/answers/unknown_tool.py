@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.errors import RETRY_STEP, Reason, Refusal
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol.errors import RETRY_STEP, Reason, Refusal
+from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import Kind, View

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from host.text.operand import operand
-from protocol import input_requests, jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.internal.request_state import approval_id
+from lm_tools_bridge.protocol import input_requests, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal.request_state import approval_id
+from lm_tools_bridge.text.operand import operand
 from workspace_server.call_context import CallContext, refuse_request
 from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
 from workspace_server.calls.gates.question import MAX_ASKED, MAX_PENDING, approval_message, shortened

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates import approvals, rate_limit
 from workspace_server.calls.gates.approvals import Admitted, Approvals, Decision

@@ -23,7 +23,7 @@ class PendingApproval:
     """A call that waits for a person.
 
     Attributes:
-        id: names it (`protocol.internal.request_state.approval_id`).
+        id: names it (`lm_tools_bridge.protocol.internal.request_state.approval_id`).
         question: what is asked: the tool and its arguments, safe to show, `shortened`.
         caller: the calling session; empty for a stateless client.
         since, until: seconds since 1970.

@@ -9,8 +9,8 @@ import math
 from collections import OrderedDict
 from typing import Final
 
-from host.token_bucket import TokenBucket
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.token_bucket import TokenBucket
 
 MAX_BUCKETS: Final = 4096
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import input_requests, jsonrpc
+from lm_tools_bridge.protocol import input_requests, jsonrpc
 from workspace_server.call_context import CallContext
 from workspace_server.calls.suspension.suspended_call import Work
 from workspace_server.tool import CallOutcome, RpcError

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome, internal_request

@@ -8,7 +8,7 @@ from types import TracebackType
 import msgspec
 from msgspec.structs import replace
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.call_context import CallContext
 from workspace_server.calls.suspension.suspended_call import Work
 from workspace_server.tool import CallOutcome, RpcError

@@ -2,7 +2,7 @@
 
 A state is sent with every input request and returns with the client's next request. It is encrypted and
 authenticated together with the call it belongs to: nobody else can make one, read one, or use one for another
-call. It begins with the workspace (`protocol.internal.request_state`). All methods block.
+call. It begins with the workspace (`lm_tools_bridge.protocol.internal.request_state`). All methods block.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from host.files import private_files
-from protocol.internal import request_state
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.protocol.internal import request_state
 from workspace_server import log
 
 FOLDER: Final = "approvals"

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import inbound, input_requests, jsonrpc, names
+from lm_tools_bridge.protocol import inbound, input_requests, jsonrpc, names
 from workspace_server.call_context import CALL_ENDED, CallContext, refuse_request
 from workspace_server.open_requests import OpenRequests, input_request
 from workspace_server.tool import CallOutcome, RpcError

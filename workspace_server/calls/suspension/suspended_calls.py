@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import inbound, input_requests, jsonrpc, names
-from protocol.errors import Reason, Refusal
-from protocol.internal import request_state
+from lm_tools_bridge.protocol import inbound, input_requests, jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal import request_state
 from workspace_server.budgets import MAX_SUSPENDED_CALLS
 from workspace_server.call_context import CallContext
 from workspace_server.calls.suspension.request_state import (

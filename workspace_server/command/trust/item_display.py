@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from host.text.printable import printable
+from lm_tools_bridge.text.printable import printable
 from workspace_server.trust.difference import ItemChange, file_line
 from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.record import recorded_file

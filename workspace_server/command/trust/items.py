@@ -7,22 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocol.issues import Issue
+from lm_tools_bridge.code_intelligence.kinds.available_kinds import (
+    AvailableKinds,
+    KindChoices,
+    Trusts,
+    trusts_nothing,
+)
+from lm_tools_bridge.protocol.issues import Issue
+from lm_tools_bridge.skills.catalog import SkillCatalog, SkillSnapshot
 from workspace_server.catalog.active_sources import UNRESOLVED
 from workspace_server.command.trust.provider_item import provider_item
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.sources.factory import WORKSPACE_TOOLS
-from workspace_server.sources.language_servers.kinds.available_kinds import (
-    AvailableKinds,
-    KindChoices,
-    Trusts,
-    trusts_nothing,
-)
 from workspace_server.sources.scripts.definition.catalog import Catalog
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
-from workspace_server.sources.skills.catalog import SkillCatalog, SkillSnapshot
 from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.items import NO_MARKS, DataMarks, TrustItemFactory
 from workspace_server.workspace import Workspace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from host.command_line import json_option, print_json
+from lm_tools_bridge.terminal.command_line import json_option, print_json
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust.items import gather
 from workspace_server.command.trust.verb import FOLDER

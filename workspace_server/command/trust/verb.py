@@ -13,11 +13,11 @@ from typing import Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
-from host.deciding_verbs import refuse_children
-from host.terminal.tones import Tone
-from host.terminal.views import Column, Kind, Note, Table
-from host.text.printable import printable
+from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.deciding_verbs import refuse_children
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
+from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust import item_display, pager
 from workspace_server.command.trust.view import TrustView, read_view

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from host.command_line import Failure
-from host.text.near_names import did_you_mean
-from host.text.printable import printable
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
+from lm_tools_bridge.terminal.command_line import Failure
+from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders
 from workspace_server.command.trust import item_display
 from workspace_server.command.trust.items import Gathered, gather

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from host.text.near_names import did_you_mean, near
+from lm_tools_bridge.text.near_names import did_you_mean, near
 from workspace_server.config.file_issues import FileIssues, display_name, display_names
 from workspace_server.config.formats import environment, restrictions, time_limits, variables
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice

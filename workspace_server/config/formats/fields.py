@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast, get_args
 
-from host.text.near_names import did_you_mean
+from lm_tools_bridge.text.near_names import did_you_mean
 
 T = TypeVar("T", bound=str)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from host.text.near_names import did_you_mean
+from lm_tools_bridge.text.near_names import did_you_mean
 from workspace_server.config.file_issues import display_name
 from workspace_server.config.formats import entries, environment, restrictions, variables
 from workspace_server.config.formats.entries import EntryContext

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from host.text.near_names import did_you_mean
+from lm_tools_bridge.text.near_names import did_you_mean
 from workspace_server.config.formats import entries, restrictions, variables
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError, plain_text

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from host.text.toml_text import LongKeyError, parse_toml
+from lm_tools_bridge.text.toml_text import LongKeyError, parse_toml
 from workspace_server.config import closing_rules, settings
 from workspace_server.config.closing_rules import ClosingRule
 from workspace_server.config.file_issues import display_name, display_names

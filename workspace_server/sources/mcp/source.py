@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from protocol.errors import Refusal
-from protocol.internal.source_states import STARTING
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.internal.source_states import STARTING
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult, Source, SourceKind, SourceState

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from workspace_server.call_context import CallContext
 
 PROGRESS_S: Final = 2.0

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.budgets import MAX_SCRIPTS
 
 WAIT_S: Final = 30.0

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from host.files.private_folder import PrivateFolder
-from protocol.errors import Reason, Refusal
-from protocol.issues import Issue
+from lm_tools_bridge.machine.files.private_folder import PrivateFolder
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.source import Source

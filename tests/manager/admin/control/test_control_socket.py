@@ -16,7 +16,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from host.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
 from manager.admin.control.allocate import allocate_routes
 from manager.admin.control.control_messages import MAX_BODY
 from manager.admin.control.control_socket import make_control_app
@@ -26,8 +28,6 @@ from manager.listener.control_listener import ControlListener
 from manager.routing.state.port_leases import PortExhausted, PortLeases
 from manager.routing.state.registrations import HeartbeatOutcome, Registrations
 from manager.startup.port import is_bindable
-from protocol.errors import Reason, Refusal
-from protocol.internal.registration import Allocate, Heartbeat
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs unix sockets")
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from mcp_types.methods import validate_server_result
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.extensions import skills
 from manager.answers.exchange import Plain
 from manager.answers.listing.lists import LIST_METHODS, fingerprint, own_list, remember_shown
 from manager.routing.discovery.own_tools import (
@@ -16,8 +18,6 @@ from manager.routing.discovery.own_tools import (
     MANAGER_TOOLS,
 )
 from manager.routing.workspace.resolution import Claims
-from protocol import names
-from protocol.extensions import skills
 from support.clients.exchanges import legacy, session_of, stateless
 
 OWN = {

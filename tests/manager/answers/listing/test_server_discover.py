@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from lm_tools_bridge.protocol import jsonrpc, names
 from manager.answers import result_format
 from manager.answers.listing.server_discover import initialize_result
-from protocol import jsonrpc, names
 
 CODEX: dict[str, Any] = {"codex/sandbox-state-meta": {}}
 

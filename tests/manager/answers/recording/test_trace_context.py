@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lm_tools_bridge.protocol.trace_context import made
 from manager.answers.recording.trace_context import made_number
-from protocol.trace_context import made
 
 
 def test_numbers_are_random_and_fit_into_a_column() -> None:

@@ -16,7 +16,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from host.command_line import Failure
+from lm_tools_bridge.protocol import names, trace_context
+from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.terminal.command_line import Failure
 from manager import exit_codes
 from manager.cli.calls.projects import project_named
 from manager.cli.calls.record import record
@@ -29,8 +31,6 @@ from manager.recorder.queries.moments import seconds_of
 from manager.recorder.queries.server_output import output_during
 from manager.recorder.storage.database import open_to_write
 from manager.recorder.storage.tables import SCHEMA_VERSION
-from protocol import names, trace_context
-from protocol.extensions import tasks
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.projects.script_tools import write_tool
@@ -314,7 +314,7 @@ def test_the_servers_log_is_joined_by_time_and_marked(tmp_path: Path) -> None:
 @pytest.mark.always
 def test_hostile_names_are_harmless_and_tables_fit() -> None:
     call = call_at(1_777_629_601_000, 500_000, tool="\x1b[31mred\n" + "x" * 300)
-    from host.terminal.plain import plain
+    from lm_tools_bridge.terminal.plain import plain
 
     assert "\x1b" not in plain(call_table([call], 1_777_629_602_000))
     assert "\x1b" not in plain(call_line(call, 1_777_629_602_000))

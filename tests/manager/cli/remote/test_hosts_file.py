@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from host.files.private_files import make_private
+from lm_tools_bridge.machine.files.private_files import make_private
 from manager.cli.remote.hosts_file import add_host, remove_host
 from manager.routing.remote.address import Host
 from manager.tunnel.known_hosts import FILE, KnownHost, read_known_hosts

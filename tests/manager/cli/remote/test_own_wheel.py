@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 from manager.cli.remote import own_wheel
 
 INFO = "lm_tools_bridge-1.2.dist-info"
 OF_THE_WHEEL = {
     "manager/__init__.py": b"__version__ = '1.2'\n",
-    "manager/page/style.css": b"p{}",
+    "lm_tools_bridge/page/style.css": b"p{}",
     f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: lm-tools-bridge\nVersion: 1.2\n",
     f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
     f"{INFO}/entry_points.txt": b"[console_scripts]\nlmtb = manager.cli:main\n",

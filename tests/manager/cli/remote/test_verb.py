@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from host.files.private_files import make_private
+from lm_tools_bridge.machine.files.private_files import make_private
 from manager.cli.remote import installing, serving
 from manager.configuration.paths import Paths
 from manager.routing.remote.address import Host

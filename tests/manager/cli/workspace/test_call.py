@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from host.command_line import Failure
+from lm_tools_bridge.terminal.command_line import Failure
 from manager.cli.workspace import call
 from manager.client import McpAnswer
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from host.text import redaction
-from host.text.redaction import HIDDEN
+from lm_tools_bridge.text import redaction
+from lm_tools_bridge.text.redaction import HIDDEN
 from manager.recorder.contents.redaction import Redactor, looks_random
 
 

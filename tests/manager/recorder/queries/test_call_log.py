@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import CallLog
 from manager.recorder.queries.statistics import percentile, tool_figures
 from manager.recorder.storage import retention
 from manager.recorder.storage.database import open_to_write
 from manager.recorder.writing.rows import session_digest
-from protocol.internal.call_timing import CallTiming
 from support.recorded_calls import WALL, Clock, ended, file, log_of, recorder
 
 OTHER = b'{"name":"other","version":"9"}'

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import Call
 from manager.recorder.storage.database import open_to_write
 from manager.recorder.storage.tables import SCHEMA_VERSION, NewerFile, prepare
 from manager.recorder.writing import recorder as module
-from protocol.internal.call_timing import CallTiming
 from support.recorded_calls import DAY_S, WALL, Clock, ended, file, log_of, recorder
 
 

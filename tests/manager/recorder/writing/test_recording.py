@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from manager.recorder.contents import content_rules
 from manager.recorder.contents.content_rules import ALL, ContentRule
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import Call, CallLog, Contents
 from manager.recorder.storage.database import open_to_write
-from protocol import headers, jsonrpc, names
-from protocol.internal.call_timing import CallTiming
 from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import Client
 from support.http.client_connection import calls_known_again, connected

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol.issues import Issue
 from manager.routing.discovery.handshake_result import CODE_STEP, next_steps, payload, summary
 from manager.routing.discovery.payload import discovery
-from protocol.issues import Issue
 
 TARGET = {
     "sessionId": "i-7c1e",

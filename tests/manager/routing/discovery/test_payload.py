@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_tools_bridge.protocol.issues import Issue, issues_from
 from manager.routing.discovery.own_tools import CALL_TOOL
 from manager.routing.discovery.payload import (
     bridged_tool,
@@ -19,7 +20,6 @@ from manager.routing.discovery.payload import (
     schema_in_list,
     usable_entries,
 )
-from protocol.issues import Issue, issues_from
 
 CATALOGUE = {
     "TOOLS_LIST_FETCH_FAILED": ("error", "tools/list", "tools/list could not be fetched"),

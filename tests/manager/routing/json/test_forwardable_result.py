@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.internal import result_trim
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.forwarding.answer import InterruptedAnswerError
 from manager.forwarding.messages import Answered, answered
 from manager.routing.json import forwardable_result
 from manager.sessions import round_trips
-from protocol import names
-from protocol.internal import result_trim
-from protocol.internal.result_trim import ResultTrim
 from support.clients import exchanges
 
 EXCHANGE = exchanges.legacy(exchanges.call("t", {}))

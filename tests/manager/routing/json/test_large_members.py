@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager.routing.json import large_members
 from manager.routing.json.large_members import MIN_STRING
-from protocol import jsonrpc
 
 LONG = b"x" * 3 * MIN_STRING
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_tools_bridge.protocol import jsonrpc, names
 from manager.routing.json import legacy_result
-from protocol import jsonrpc, names
 
 SERVER = {names.META_SERVER: {"name": "x", "version": "1"}}
 READ, CALL = names.RESOURCES_READ, names.TOOLS_CALL

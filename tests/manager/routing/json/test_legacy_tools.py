@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from lm_tools_bridge.protocol import jsonrpc
 from manager.routing.json import legacy_tools
-from protocol import jsonrpc
 
 OBJECT = '{"type":"object"}'
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from http_server.parsing.head_reader import RefusedHead
+from lm_tools_bridge.http_server.parsing.head_reader import RefusedHead
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.request_heads.reader import ClientHeadReader

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.parsing import head_reader
-from http_server.parsing.head_reader import ReadHead, RefusedHead
+from lm_tools_bridge.http_server.parsing import head_reader
+from lm_tools_bridge.http_server.parsing.head_reader import ReadHead, RefusedHead
+from lm_tools_bridge.protocol import trace_context
 from manager.routing.request_heads.admission import TUNNEL_HOST, AdmissionRules
 from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
-from protocol import trace_context
 
 RULES = AdmissionRules.for_ports([4000], body_cap=5_000_000)
 

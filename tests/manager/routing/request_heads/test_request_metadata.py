@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.parsing.head import RequestHead
+from lm_tools_bridge.http_server.parsing.head import RequestHead
+from lm_tools_bridge.protocol import headers
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
 from manager.routing.workspace.resolution import Claim, WorkspaceSource
-from protocol import headers
 
 
 def metadata(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST") -> RequestMetadata:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lm_tools_bridge.protocol import headers
 from manager.routing.state.client_overview import (
     CONNECTED_S,
     GONE_S,
@@ -22,7 +23,6 @@ from manager.routing.state.clients import (
 from manager.routing.state.peer import ClientProcess, Peer
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
-from protocol import headers
 
 NOW = 100_000.0
 

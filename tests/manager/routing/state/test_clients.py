@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lm_tools_bridge.protocol import headers
 from manager.routing.state.clients import MAX_CLIENTS, MAX_REQUESTS, Client, RecentClients, RequestRecord
 from manager.routing.workspace.resolution import Claims
-from protocol import headers
 
 
 def client(number: int) -> Client:

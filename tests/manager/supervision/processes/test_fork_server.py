@@ -19,12 +19,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.internal.launch import Folders, LaunchInstructions, encode
 from manager.supervision.processes import process
 from manager.supervision.processes.fork_server import ForkServer
 from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED, ForkServerSupervisor
 from manager.supervision.processes.process import Process, ProcessSpec
-from protocol import headers, names
-from protocol.internal.launch import Folders, LaunchInstructions, encode
 from support.clients.stateless_requests import Caller
 from support.processes.timeouts import within
 
@@ -180,7 +180,7 @@ from workspace_server import log
 
 def state():
     caches = [
-        (name, key) for name, module in sys.modules.items() if name.startswith("workspace_server.")
+        (name, key) for name, module in sys.modules.items() if name.startswith(("lm_tools_bridge.", "workspace_server."))
         for key, value in vars(module).items() if hasattr(value, "cache_info") and value.cache_info().currsize
     ]
     try:

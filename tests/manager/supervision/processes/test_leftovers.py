@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lm_tools_bridge.protocol import names
 from manager.supervision.processes import leftovers
-from protocol import names
 from support.processes.timeouts import within
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks and signals of POSIX")

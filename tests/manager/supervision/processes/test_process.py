@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lm_tools_bridge.protocol import names
 from manager.supervision.processes.process import Process, ProcessSpec, spawn, start_time
 from manager.supervision.processes.server_log import tail
-from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")
 BOUND = 10.0

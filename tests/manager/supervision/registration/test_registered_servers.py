@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from lm_tools_bridge.protocol.internal.registration import Heartbeat
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registration.registered_servers import RegisteredServers
-from protocol.internal.registration import Heartbeat
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
 

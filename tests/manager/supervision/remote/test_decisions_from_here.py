@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession, CookieJar
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.askable_client import AskableClient
 from support.clients.page_client import opened, posted
 from support.clients.raw_clients import StatelessClient

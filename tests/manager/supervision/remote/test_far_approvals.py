@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from lm_tools_bridge.protocol import sse
 from manager.approvals.board import ApprovalBoard
 from manager.routing.remote.address import Host, RemoteAddress
 from manager.supervision.remote.far_approvals import (
@@ -26,7 +27,6 @@ from manager.supervision.remote.far_approvals import (
 from manager.supervision.remote.link import Link
 from manager.supervision.workspace import Workspace
 from manager.upstream.failures import Blame, UpstreamFailure
-from protocol import sse
 
 HOST = Host("ssh", "build")
 ROOT = "/srv/app"

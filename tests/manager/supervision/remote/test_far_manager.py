@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.routing.remote.address import Host, RemoteAddress
 from manager.supervision.remote.far_manager import MAX_RETRY_MS, Match, make_ready, resolve
 from manager.supervision.remote.link import Link
 from manager.upstream.failures import Blame, UpstreamFailure
-from protocol.errors import Reason, Refusal
 
 PROJECT = RemoteAddress(Host("ssh", "build"), "/srv/app")
 MATCH = b'{"ok": true, "match": {"workspace": "app-1", "workspaceFolders": ["/srv/app"]}}'

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.hosts.two_hosts import NAME, TwoHosts, two_hosts
 from support.processes.managers.manager_home import ManagerHome, ManagerProcess, until

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal.launch import Folders
 from manager.admin.control.control_plane import ControlPlane
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
@@ -23,8 +25,6 @@ from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.tunnel import near_end
-from protocol.errors import Reason, Refusal
-from protocol.internal.launch import Folders
 from support.servers.network.scripted_line import ScriptedLines
 
 URL = "ssh://build/srv/app"

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import State
 from manager.state_file.store import Store
@@ -28,7 +29,6 @@ from manager.supervision.processes.process import start_time
 from manager.supervision.server import launcher
 from manager.supervision.server.instance import Instance
 from manager.supervision.server.supervisor import Supervisor
-from protocol.errors import Reason, Refusal
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"), pytest.mark.processes]
 BOUND = 15.0

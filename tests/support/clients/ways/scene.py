@@ -219,7 +219,9 @@ async def scene(name: str, kind: str, installed: InstalledAgents, root: Path) ->
 
 
 def _write_plugin(agent: str, address: str, root: Path) -> Path:
-    folder = root / "agent/.gemini/extensions/bridge" if agent == "gemini-cli" else root / "plugin"
+    folder = (
+        root / "lm_tools_bridge/agent/.gemini/extensions/bridge" if agent == "gemini-cli" else root / "plugin"
+    )
     for name, text in plugin_files(agent, address).items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from manager.team.membership import Membership, OwnOffer
+from lm_tools_bridge.team.membership import Membership, OwnOffer
 from support.projects.team_members import running_member, until_published
 from support.servers.scripted.scripted_workspace import scripted_workspace
 

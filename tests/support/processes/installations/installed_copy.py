@@ -11,7 +11,7 @@ from pathlib import Path
 import manager
 
 ROOT = Path(manager.__file__).parents[1]
-PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server")
+PACKAGES = ("lm_tools_bridge", "manager", "workspace_server")
 
 
 class InstalledCopy:

@@ -21,10 +21,10 @@ from typing import Any
 import psutil
 import pytest
 
+from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED
-from protocol.names import FORK_SERVER_INSTANCE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
 """Settings that keep tests short. Each can be overridden."""

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from aiohttp import ClientSession
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.managers.manager_home import ManagerHome
 from support.projects.script_tools import write_tool

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.servers.language_servers.lsp_types import assert_is_lsp
-from workspace_server.call_context import CallContext
-from workspace_server.sources.language_servers.freshness import Freshness
-from workspace_server.sources.language_servers.server import (
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import (
     DiagnosticsAnswer,
     FileDiagnostics,
     LanguageServer,
@@ -21,9 +19,11 @@ from workspace_server.sources.language_servers.server import (
     ServerStatus,
     Unavailable,
 )
-from workspace_server.sources.language_servers.session.tree import disk_text
-from workspace_server.sources.language_servers.specification import Role, ServerSpecification
-from workspace_server.sources.language_servers.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.session.tree import disk_text
+from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from support.servers.language_servers.lsp_types import assert_is_lsp
+from workspace_server.call_context import CallContext
 from workspace_server.workspace import Workspace
 
 Answer = Callable[[Any], Any]

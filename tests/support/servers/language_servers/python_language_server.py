@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from support.servers.language_servers import python_symbols
 from support.servers.language_servers.in_memory import at, diagnostic
-from workspace_server.sources.language_servers.wire.document_uris import to_path, to_uri
 
 CAPABILITIES = {
     "positionEncoding": "utf-16",

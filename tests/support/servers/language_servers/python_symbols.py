@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from support.servers.language_servers.in_memory import InMemoryServer, at, kind
-from workspace_server.sources.language_servers.wire.document_uris import to_path, to_uri
 
 KINDS: dict[type[ast.AST], int] = {ast.ClassDef: 5, ast.FunctionDef: 12}
 

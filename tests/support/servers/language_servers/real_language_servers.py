@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch
+from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from workspace_server.processes.child_process import Command
-from workspace_server.sources.language_servers.session.server_process.launch import Launch
-from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
-from workspace_server.sources.language_servers.specification import ServerSpecification
-from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
 INSTALL_S = 240.0
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.code_intelligence.server import PositionEncoding, RequestFailed
+from lm_tools_bridge.code_intelligence.session.diagnostics.publications import Publications
+from lm_tools_bridge.code_intelligence.session.sync.project_sync import FollowedProject
+from lm_tools_bridge.code_intelligence.session.tree.tree_watch import TreeWatch
+from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 from support.servers.language_servers.lsp_types import assert_is_lsp
-from workspace_server.sources.language_servers.server import PositionEncoding, RequestFailed
-from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
-from workspace_server.sources.language_servers.session.sync.project_sync import FollowedProject
-from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
-from workspace_server.sources.language_servers.specification import ServerSpecification
-from workspace_server.sources.language_servers.wire.document_uris import to_path
 
 PYTHON = ServerSpecification("fake", {".py": "python"}, (("fake",),))
 CLANGD = ServerSpecification(

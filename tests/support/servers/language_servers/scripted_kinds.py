@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync, command
-from workspace_server.sources.language_servers.server import Unavailable
-from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
-from workspace_server.sources.language_servers.session.project_kinds import Found
-from workspace_server.sources.language_servers.session.server_process.server_supervisor import (
+from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
+from lm_tools_bridge.code_intelligence.session.project_kinds import Found
+from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import (
     Limits,
     ServerSupervisor,
 )
-from workspace_server.sources.language_servers.specification import Role, ServerSpecification
+from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
+from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync, command
 
 LIMITS = Limits(idle_s=600, memory_bytes=2**40, check_s=0.05, wait_s=10)
 

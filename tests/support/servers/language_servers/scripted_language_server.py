@@ -16,19 +16,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import DiagnosticsAnswer, RequestFailed, ServerOutdated
+from lm_tools_bridge.code_intelligence.session.peer import Peer
+from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch, Timeouts
+from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.wire.connection import Connection
 from support.processes.child_processes import alive
 from workspace_server.processes.child_process import ChildProcess, Command
-from workspace_server.sources.language_servers.freshness import Freshness
-from workspace_server.sources.language_servers.server import (
-    DiagnosticsAnswer,
-    RequestFailed,
-    ServerOutdated,
-)
-from workspace_server.sources.language_servers.session.peer import Peer
-from workspace_server.sources.language_servers.session.server_process.launch import Launch, Timeouts
-from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
-from workspace_server.sources.language_servers.specification import ServerSpecification
-from workspace_server.sources.language_servers.wire.connection import Connection
 
 _PRELUDE = """
 import json, os, sys, time

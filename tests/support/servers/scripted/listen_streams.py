@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.processes.timeouts import within
 from support.servers.scripted.scripted_workspace_server import Received, ScriptedWorkspaceServer, event
 

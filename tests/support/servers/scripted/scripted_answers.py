@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.servers.scripted.scripted_workspace_server import (
     COMPLETE,
     Answerer,

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from protocol import sse
+from lm_tools_bridge.protocol import sse
 
 TOOLS = [
     {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": read_only}}

@@ -19,8 +19,8 @@ from typing import Any
 
 from aiohttp import ClientSession, UnixConnector, web
 
-from protocol import headers, jsonrpc, names, sse
-from protocol.internal import result_trim
+from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
+from lm_tools_bridge.protocol.internal import result_trim
 
 HEARTBEAT_EVERY_S = 0.5
 

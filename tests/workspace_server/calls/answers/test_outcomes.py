@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from mcp_types.methods import validate_server_result
 
-from protocol import headers, names
-from protocol.inbound import Rejection
+from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.protocol.inbound import Rejection
 from support.clients.stateless_requests import REVISION, body_of, headers_of
 from support.processes.workspace_app import serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool

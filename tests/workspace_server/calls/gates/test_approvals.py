@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from mcp_types import InputRequiredResult
 
-from protocol import jsonrpc
-from protocol.errors import Refusal
-from protocol.internal.request_state import approval_id
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.internal.request_state import approval_id
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import (
     Admitted,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from protocol import jsonrpc
-from protocol.errors import Refusal
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Refusal
 from support.servers.mcp_sources.tool_source import ScriptedSource
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, Approvals, InvalidAnswer

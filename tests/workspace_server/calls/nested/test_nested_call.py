@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server.call_context import CallContext
 from workspace_server.calls.nested import nested_call
 from workspace_server.tool import CallOutcome, RpcError, ToolResult

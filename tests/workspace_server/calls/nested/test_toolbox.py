@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.calls.dispatch import Calls

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol.internal import request_state
+from lm_tools_bridge.protocol.internal import request_state
 from workspace_server.calls.suspension.request_state import REPEAT, SUSPENDED, RequestStates, StateBinding
 
 NOW = 1_800_000_000.0

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import InputRequiredResult
 
-from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from support.examples import examples
 from support.processes.timeouts import within
 from workspace_server.call_context import CallContext

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lm_tools_bridge.code_intelligence.kinds.table import KINDS
 from support.projects.config_home import ConfigHome
 from workspace_server.config.formats.language_servers import KNOWN
 from workspace_server.config.model import LanguageServerEntry
-from workspace_server.sources.language_servers.kinds.table import KINDS
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
 from support.servers.mcp_sources.stdio_servers import alive, environment, program, stdio_source
 from workspace_server.call_context import CallContext

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.errors import Reason, Refusal
-from protocol.versions import Era
+from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.source import HandshakeResult, SourceState
 from workspace_server.sources.mcp import source as foreign

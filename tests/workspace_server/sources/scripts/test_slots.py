@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.errors import Reason
+from lm_tools_bridge.protocol.errors import Reason
 from workspace_server.sources.scripts.slots import Slots, use
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from support.processes.child_processes import alive, until
 from support.processes.timeouts import within
 from support.projects.script_tools import Judge, Scripts, script_source

@@ -13,8 +13,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.issues import Issue
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.lists.kinds import SKILLS, TOOLS, ListKind
 from workspace_server.sources.mcp.lists.member_repair import repaired

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol import names
-from protocol.extensions import skills
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.extensions import skills
 
 
 @dataclass(frozen=True, slots=True)

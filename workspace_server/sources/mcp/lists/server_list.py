@@ -10,8 +10,8 @@ from typing import Final, Generic
 
 import msgspec
 
-from protocol import jsonrpc
-from protocol.issues import Issue, Level
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.issues import Issue, Level
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import Definitions, Item

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from host.own_token import read_own_token
-from host.text import redaction
+from lm_tools_bridge.machine.own_token import read_own_token
+from lm_tools_bridge.text import redaction
 from workspace_server.config.model import RemoteServer
 
 _TEAM_OFFER: Final = re.compile(r"/team/[A-Za-z0-9_-]{1,64}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from host.backoff import backoff
+from lm_tools_bridge.backoff import backoff
 
 OPEN_AFTER: Final = 5
 OPEN_S: Final = 30.0

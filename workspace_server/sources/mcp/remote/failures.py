@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.errors import Delivered, Reason
-from protocol.inbound import UNSUPPORTED_VERSION
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Delivered, Reason
+from lm_tools_bridge.protocol.inbound import UNSUPPORTED_VERSION
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.tool import RpcError

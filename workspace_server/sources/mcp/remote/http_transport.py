@@ -21,7 +21,7 @@ import httpcore2
 import httpx2
 import msgspec
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server import log
 from workspace_server.sources.mcp.remote.addresses import AddressRefused, Origin, parse_origin
 from workspace_server.sources.mcp.remote.authorization import Authorization, CredentialsMissing

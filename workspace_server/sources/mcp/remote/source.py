@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.errors import Refusal
-from protocol.inbound import HEADER_MISMATCH
-from protocol.issues import Issue
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.failures import Unavailable

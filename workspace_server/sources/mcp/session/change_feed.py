@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.changes import Changes
 from workspace_server.tool import RpcError

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 
 COALESCE_S: Final = 0.25
 SOON_S: Final = 0.02

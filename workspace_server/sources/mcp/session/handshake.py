@@ -14,8 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import names
-from protocol.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol.versions import (
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_REVISIONS,
+    MODERN_REVISIONS,
+    Era,
+)
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable

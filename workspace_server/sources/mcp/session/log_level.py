@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from protocol.names import LOG_LEVELS
+from lm_tools_bridge.protocol.names import LOG_LEVELS
 
 SET_S: Final = 5.0
 """How long a request waits for the server to set the level, in seconds."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 
 MAX_PAGES: Final = 50
 MAX_ENTRIES: Final = 2_000

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.versions import Era
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from protocol.errors import Reason
+from lm_tools_bridge.protocol.errors import Reason
 from workspace_server.budgets import MAX_SESSION_PROCESSES
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session

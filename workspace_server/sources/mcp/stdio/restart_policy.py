@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from host.backoff import FIRST_S, backoff
+from lm_tools_bridge.backoff import FIRST_S, backoff
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.retry_policy import CallVerdict, Retry

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from host.text import missing_variables, redaction
+from lm_tools_bridge.text import missing_variables, redaction
 from workspace_server import log
 from workspace_server.config.formats.entries import how_to_set
 from workspace_server.config.model import StdioServer

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from host.text.key_lines import line_of
-from host.text.near_names import did_you_mean, near
+from lm_tools_bridge.text.key_lines import line_of
+from lm_tools_bridge.text.near_names import did_you_mean, near
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition.parameters import KEYS
 

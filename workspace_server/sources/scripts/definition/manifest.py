@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from host.text.near_names import did_you_mean
+from lm_tools_bridge.text.near_names import did_you_mean
 from workspace_server.config.formats import restrictions
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition import key_messages
@@ -90,7 +90,7 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     # most workspaces have no script tools
     import tomllib
 
-    from host.text.toml_text import LongKeyError, parse_toml
+    from lm_tools_bridge.text.toml_text import LongKeyError, parse_toml
 
     if len(content) > MAX_MANIFEST_BYTES:
         return InvalidManifest(f"tool.toml is larger than {MAX_MANIFEST_BYTES >> 10} KiB")

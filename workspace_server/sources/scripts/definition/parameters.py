@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from host.text.near_names import did_you_mean
+from lm_tools_bridge.text.near_names import did_you_mean
 
 TYPES: Final = {
     "string": "string",

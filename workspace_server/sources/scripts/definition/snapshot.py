@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.results import clean_text, well_formed
 from workspace_server.sources.scripts.definition.folders import Walk
 from workspace_server.sources.scripts.definition.script import Script

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server import log
 from workspace_server.call_context import Toolbox
 from workspace_server.sources.scripts.slots import Slots, use

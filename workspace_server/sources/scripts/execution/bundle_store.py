@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from host.files.private_folder import remove
+from lm_tools_bridge.machine.files.private_folder import remove
 from workspace_server.files.file_identity import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.bundle import Bundle
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.results import error_result
 from workspace_server.tool import CallOutcome, Tool, ToolError, ToolResult
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from workspace_server.sources.mcp.remote.failures import HttpFailure, SentRequest, failure_of
 
 ERROR = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"Internal error"}}'

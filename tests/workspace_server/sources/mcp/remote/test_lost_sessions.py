@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from protocol.errors import Refusal
+from lm_tools_bridge.protocol.errors import Refusal
 from support.processes.timeouts import within
 from support.servers.mcp_sources.remote_server import (
     Answerer,

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import aiohttp
 import pytest
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from support.servers.mcp_sources.oauth_server import MemorySecretStore, OAuthServer, fake_oauth
 from support.servers.mcp_sources.remote_source import MakeSource, call, entry
 from workspace_server.config.model import RemoteServer

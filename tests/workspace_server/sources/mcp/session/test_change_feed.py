@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol import names
+from lm_tools_bridge.protocol import names
 from support.servers.mcp_sources.scripted_transport import Message, ScriptedTransport
 from workspace_server.sources.mcp.session import change_feed
 from workspace_server.sources.mcp.session.session import Session

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import jsonrpc
-from protocol.errors import Reason
-from protocol.versions import LEGACY_REVISIONS, Era
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason
+from lm_tools_bridge.protocol.versions import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
 from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CallContext

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import Reason
+from lm_tools_bridge.protocol.errors import Reason
 from support.servers.mcp_sources.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import jsonrpc
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from support.servers.mcp_sources.stdio_servers import QUICK, program, stdio_source
 from support.servers.sdk_servers.third_party import direct, stdio_command
 from workspace_server.call_context import CallContext

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from protocol.issues import Issue
+from lm_tools_bridge.protocol.issues import Issue
 from support.processes.timeouts import within
 from support.projects.script_tools import Judge, write_tool
 from workspace_server.sources.scripts.definition import bundle

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.results import encode_result
 from workspace_server.sources.scripts.execution.outcome import (
     MAX_RESULT,

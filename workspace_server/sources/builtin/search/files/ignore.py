@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from host.files.git_worktrees import shared_repository
+from lm_tools_bridge.machine.files.git_worktrees import shared_repository
 from workspace_server.sources.builtin.search.files.editor_settings import SearchRules, read_small_file
 from workspace_server.sources.builtin.search.files.entries import IGNORE_FILES
 from workspace_server.sources.builtin.search.files.names import NameTest

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from host.files.git_worktrees import is_copy
+from lm_tools_bridge.machine.files.git_worktrees import is_copy
 from workspace_server.sources.builtin.search.files.patterns import PathFilter, compile_filter, fixed_parts
 from workspace_server.workspace import Folder
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.names import LOG_LEVELS
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.names import LOG_LEVELS
 from workspace_server.call_context import CallContext
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
-from protocol.errors import Reason
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Reason
 from workspace_server import log
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable

@@ -1,7 +1,7 @@
 """Parses and builds JSON-RPC messages from and to another MCP server. Pure.
 
-`protocol/jsonrpc.py` is strict about what clients send. This parser reads the output of programs that may
-also print banners, so it tells output that is no message from a broken response.
+`lm_tools_bridge/protocol/jsonrpc.py` is strict about what clients send. This parser reads the output of
+programs that may also print banners, so it tells output that is no message from a broken response.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names, trace_context
-from protocol.extensions import skills
-from protocol.versions import Era
+from lm_tools_bridge.protocol import jsonrpc, names, trace_context
+from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol.versions import Era
 from workspace_server.sources.mcp.member_rules import GONE
 from workspace_server.sources.mcp.session.rpc import result_repair
 from workspace_server.sources.mcp.session.rpc.client import Client

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.rpc.client import Client
 from workspace_server.sources.mcp.session.rpc.event_queue import EventQueue

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server.sources.mcp.member_rules import (
     ANNOTATIONS,
     ANYTHING,

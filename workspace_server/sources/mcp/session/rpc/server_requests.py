@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.session.rpc.messages import Request

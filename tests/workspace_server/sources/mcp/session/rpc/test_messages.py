@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import jsonrpc
-from protocol.versions import Era
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.session.rpc import messages

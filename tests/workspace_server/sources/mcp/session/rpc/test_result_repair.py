@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from mcp_types.methods import validate_server_result
 
-from protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.sources.mcp.session.rpc import messages
 
 CALL, PROMPT, READ, COMPLETE = "tools/call", "prompts/get", "resources/read", "completion/complete"

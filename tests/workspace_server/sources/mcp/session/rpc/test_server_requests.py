@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names
 from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.sources.mcp.session.rpc import server_requests

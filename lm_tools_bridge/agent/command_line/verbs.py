@@ -1,0 +1,199 @@
+"""Runs what `lmtb agent` was asked for: a session, one turn, the list of tools, the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lm_tools_bridge.agent.command_line.arguments import USAGE_EXIT, Arguments, text_of
+from lm_tools_bridge.agent.command_line.exit_codes import CANCELLED, TERMINATED
+from lm_tools_bridge.agent.command_line.opening import Opening, agent_of, models_of
+from lm_tools_bridge.agent.command_line.start import config_file, read_start
+from lm_tools_bridge.agent.interaction import Tone
+from lm_tools_bridge.agent.screen.choice import one_shot_screen, session_screen
+from lm_tools_bridge.agent.screen.interrupts import Interrupts
+from lm_tools_bridge.agent.screen.nowhere import is_gone, write_nowhere
+from lm_tools_bridge.agent.settings.file import load
+from lm_tools_bridge.agent.settings.settings import MANUAL
+from lm_tools_bridge.text.near_names import did_you_mean
+
+if TYPE_CHECKING:
+    from lm_tools_bridge.agent.assembly import Agent
+    from lm_tools_bridge.agent.screen.screen import Screen
+
+_NO_MODEL: Final = "no model is chosen yet: enter /model NAME; else the first question asks {} for its models"
+
+
+def run(arguments: Arguments) -> int:
+    """Run it; the exit code."""
+    verb = _VERBS[arguments.verb] if arguments.prompt is None else _one_turn
+    if verb is not _session:
+        gc.enable()
+    try:
+        if arguments.prompt is not None:
+            # not in the loop, where the first Ctrl-C would not end it
+            arguments.prompt = text_of(arguments.prompt)
+        return asyncio.run(verb(arguments))
+    except KeyboardInterrupt:
+        return CANCELLED
+    except asyncio.CancelledError:
+        return TERMINATED
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        write_nowhere()  # as of `lmtb agent -p … | head`
+        return 1
+
+
+async def _session(arguments: Arguments) -> int:
+    from lm_tools_bridge.agent.command_line.session_loop import SessionLoop  # only a session needs it
+
+    interrupts = Interrupts(time.monotonic)
+    opening: Opening | None = None
+
+    def completed(text: str) -> Sequence[tuple[str, str]]:
+        return () if opening is None else opening.completions(text)
+
+    screen, interrupt_input = session_screen(interrupts, completed)
+    try:
+        start = read_start(screen, arguments)
+        if start is None:
+            return 2
+        if not start.model and start.provider != MANUAL:
+            screen.notice(_NO_MODEL.format(start.provider), Tone.WARNING)
+        opening = Opening(screen, start, arguments)
+        try:
+            return await SessionLoop(screen, interrupts, interrupt_input, opening, start.state_line).run(
+                waits=arguments.resume
+            )
+        finally:
+            await opening.close()
+    finally:
+        screen.close()
+
+
+async def _one_turn(arguments: Arguments) -> int:
+    from lm_tools_bridge.agent.command_line.one_turn import one_turn
+
+    screen = one_shot_screen(as_json=arguments.json)
+    text = arguments.prompt or ""
+    if not text.strip():
+        screen.notice("there is no text to send to the model", Tone.ERROR)
+        return USAGE_EXIT
+    start = read_start(screen, arguments)
+    if start is None:
+        return 2
+    agent = agent_of(screen, start, arguments, tuple(arguments.allow))
+    try:
+        if arguments.resume:
+            await agent.resume_last()
+        await agent.prepare()
+        await _warn_of_unknown(agent, screen, arguments.allow)
+        return await one_turn(agent.conversation, text)
+    finally:
+        await agent.close()
+        screen.close()
+
+
+async def _list(arguments: Arguments) -> int:
+    screen = one_shot_screen(as_json=False)
+    start = read_start(screen, arguments)
+    if start is None:
+        return 2
+    agent = agent_of(screen, start, arguments)
+    try:
+        await agent.toolbox.refresh()
+        states = {state.name: state for state in agent.toolbox.states()}
+        if arguments.json:
+            tools = [
+                {"name": offer.name, "source": offer.source.name, "description": offer.tool.description}
+                for offer in agent.toolbox.offers
+            ]
+            sources = {name: {"state": one.state, "detail": one.detail} for name, one in states.items()}
+            sys.stdout.write(f"{json.dumps({'ok': True, 'tools': tools, 'sources': sources})}\n")
+            return 0
+        for offer in agent.toolbox.offers:
+            sys.stdout.write(f"{offer.name}\n")
+        for name, one in states.items():
+            if one.state != "ready":
+                screen.notice(f"{name}: {one.detail or one.state}", Tone.WARNING)
+    finally:
+        await agent.close()
+    return 0
+
+
+async def _serve(arguments: Arguments) -> int:
+    from lm_tools_bridge.agent.command_line.offer import offer
+
+    screen = one_shot_screen(as_json=False)
+    start = read_start(screen, arguments)
+    if start is None:
+        return 2
+    agent = agent_of(screen, start, arguments, arguments.allow)
+    try:
+        await _warn_of_unknown(agent, screen, arguments.allow)
+        return await offer(
+            agent.toolbox.sources[0], port=arguments.port, origins=arguments.origin, allowed=arguments.allow,
+            as_json=arguments.json,
+        )  # fmt: skip
+    finally:
+        await agent.close()
+
+
+async def _warn_of_unknown(agent: Agent, screen: Screen, allowed: Sequence[str]) -> None:
+    """Say which allowed tools do not exist; nothing as long as not all tools can be listed."""
+    if not allowed:
+        return
+    await agent.toolbox.refresh()
+    if any(state.state != "ready" for state in agent.toolbox.states()):
+        return
+    known = {name for offer in agent.toolbox.offers for name in (offer.name, offer.tool.name)}
+    for name in allowed:
+        if name not in known:
+            screen.notice(f"--allow {name}: there is no such tool{did_you_mean(name, known)}", Tone.WARNING)
+
+
+async def _acp(arguments: Arguments) -> int:
+    from lm_tools_bridge.agent.acp.serve import serve_editor
+
+    def make(screen: Screen, workspace: Path) -> Agent | None:
+        start = read_start(screen, arguments, workspace)
+        if start is None:
+            return None
+        # an editor cannot ask for a password
+        settings = msgspec.structs.replace(start.settings, sudo="refuse")
+        return agent_of(screen, start._replace(settings=settings), arguments, workspace=workspace)
+
+    return await serve_editor(make)
+
+
+async def _config(arguments: Arguments) -> int:
+    from lm_tools_bridge.agent.command_line.wizard import configure
+
+    interrupts = Interrupts(time.monotonic)
+    screen, _ = session_screen(interrupts, lambda _: [])
+    file = config_file(arguments)
+
+    async def listed(name: str) -> Sequence[str]:
+        return await models_of(screen, load(file).settings, arguments, name)
+
+    try:
+        return await configure(screen, file, arguments, listed)
+    except asyncio.CancelledError:
+        return CANCELLED
+    finally:
+        screen.close()
+
+
+_VERBS: Final[Mapping[str, Callable[[Arguments], Coroutine[Any, Any, int]]]] = {
+    "session": _session, "serve": _serve, "acp": _acp, "config": _config,
+    "list": _list,
+}  # fmt: skip

@@ -1,0 +1,140 @@
+"""Runs one call of a reply: finds its tool, asks the guard, runs it under its deadline, forms its result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from lm_tools_bridge.agent.approval import DENIED, Decision, Guard, Verdict
+from lm_tools_bridge.agent.conversation.repeated_calls import RepeatedCalls
+from lm_tools_bridge.agent.conversation.toolbox import Found, NotFound, Toolbox
+from lm_tools_bridge.agent.interaction import Box, Interaction
+from lm_tools_bridge.agent.messages import Call, Result
+from lm_tools_bridge.agent.result_text import NO_SOURCES, cut_text, result_text
+from lm_tools_bridge.agent.tool_source import Outcome, limits_calls, refusal_of, text_outcome
+from lm_tools_bridge.protocol.errors import Reason
+
+_SHOWN_LINES: Final = 20
+
+
+class Aborted(Exception):
+    """The person cancelled the turn when a call was asked about."""
+
+
+class CallRunner:
+    """Runs calls, one at a time.
+
+    Attributes:
+        last: the newest result of a tool, whole.
+        ran: how many calls were given to tools.
+    """
+
+    def __init__(
+        self, toolbox: Toolbox, guard: Guard, interaction: Interaction, clock: Callable[[], float]
+    ) -> None:
+        self._toolbox = toolbox
+        self._guard = guard
+        self._interaction = interaction
+        self._clock = clock
+        self.last: Result | None = None
+        self.ran = 0
+
+    async def run(self, call: Call, repeats: RepeatedCalls, *, seconds: float, most: int) -> Result:
+        """The result of a call, whatever happens to it.
+
+        Args:
+            call: as the model made it.
+            repeats: the calls of this turn.
+            seconds: how long the tool may take.
+            most: bytes of text that the result may have.
+
+        Raises:
+            Aborted: the person cancelled the turn.
+            asyncio.CancelledError: the same, or the task was cancelled.
+        """
+        self._interaction.event("call", {"id": call.id, "name": call.name, "arguments": call.arguments})
+        result = self._without_running(call, repeats)
+        if result is None:
+            found = self._toolbox.find(call)
+            if isinstance(found, NotFound):
+                result = _error(call, found.text)
+            else:
+                result = await self._decided(call, found, seconds, most)
+                repeats.ran(call, result)
+        self._show(result)
+        return result
+
+    def _without_running(self, call: Call, repeats: RepeatedCalls) -> Result | None:
+        if call.arguments is None:
+            return _error(call, call.problem or "Error: arguments must be an object")
+        if not self._toolbox.sources:
+            return _error(call, NO_SOURCES)
+        return repeats.suppressed(call)
+
+    async def _decided(self, call: Call, found: Found, seconds: float, most: int) -> Result:
+        given = found.call.arguments or {}
+        if (refused := refusal_of(found.source, found.tool.name, given)) is not None:
+            # nobody is asked about what will not run
+            decision = Decision(Verdict.DENIED, given)
+            self._guard.finished(found.call, decision, seconds=0.0, failed=None)
+            return self._result(call, refused, most)
+        decision = await self._guard.decide(found.call, found.tool)
+        if not decision.runs:
+            self._guard.finished(found.call, decision, seconds=0.0, failed=None)
+        if decision.verdict is Verdict.ABORTED:
+            raise Aborted
+        if not decision.runs:
+            return _error(call, decision.reason or DENIED)
+        return await self._ran(call, found, decision, seconds, most)
+
+    async def _ran(self, call: Call, found: Found, decision: Decision, seconds: float, most: int) -> Result:
+        started, failed = self._clock(), True
+        self.ran += 1
+        try:
+            outcome = await self._outcome(found, decision, seconds)
+            failed = outcome.is_error
+        except asyncio.CancelledError:
+            decision = replace(decision, verdict=Verdict.ABORTED)
+            raise
+        finally:
+            self._interaction.activity(None)
+            self._guard.finished(found.call, decision, seconds=self._clock() - started, failed=failed)
+        return self._result(call, outcome, most)
+
+    async def _outcome(self, found: Found, decision: Decision, seconds: float) -> Outcome:
+        name = found.tool.name
+        self._interaction.activity(f"running {name}")
+        try:
+            async with asyncio.timeout(None if limits_calls(found.source) else seconds):
+                return await self._toolbox.run(
+                    found, decision.arguments, lambda text: self._interaction.activity(f"{name}: {text}")
+                )
+        except TimeoutError:
+            text = (
+                f"Error: Tool call failed: no result within {seconds:g} s. "
+                "Next step: ask for less in one call, or raise tool_s in [agent]"
+            )
+            return text_outcome(text, is_error=True, code=Reason.CALL_TIMED_OUT.code)
+        except Exception as error:  # noqa: BLE001  whatever fails in a source is the result of that call only
+            return text_outcome(f"Error: Tool call failed: {error or type(error).__name__}", is_error=True)
+
+    def _result(self, call: Call, outcome: Outcome, most: int) -> Result:
+        text = result_text(outcome.content, outcome.structured)
+        whole = Result(call.id, call.name, text, outcome.is_error, tuple(outcome.content), outcome.code)
+        self.last = whole
+        others = tuple(block for block in outcome.content if block.get("type") == "image")
+        return Result(call.id, call.name, cut_text(text, most), outcome.is_error, others, outcome.code)
+
+    def _show(self, result: Result) -> None:
+        lines = result.text.splitlines() or ["(no output)"]
+        if len(lines) > _SHOWN_LINES:
+            lines = [*lines[:_SHOWN_LINES], f"… ({len(lines) - _SHOWN_LINES} more lines, /last shows all)"]
+        self._interaction.box(Box.OUTPUT, lines)
+        event = {"callId": result.call_id, "name": result.name, "content": result.text}
+        self._interaction.event("result", {**event, "isError": True} if result.is_error else event)
+
+
+def _error(call: Call, text: str) -> Result:
+    return Result(call.id, call.name, text, is_error=True)

@@ -1,0 +1,196 @@
+"""Joins all sources of tools: what the model is offered, and which source a name that it calls leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, runtime_checkable
+
+from lm_tools_bridge.agent.call_arguments import read_arguments
+from lm_tools_bridge.agent.conversation.tool_names import is_internal, offered_names
+from lm_tools_bridge.agent.messages import Call, Tool
+from lm_tools_bridge.agent.tool_source import Outcome, SourceState, ToolSource
+from lm_tools_bridge.text.near_names import did_you_mean
+
+LIST_S: Final = 90.0
+"""Longer than a source takes that starts what it needs: one that hangs has no tools in this round."""
+_NEAR: Final = 3
+_SEARCH: Final = "tool_search"
+_EXECUTE: Final = "execute_tool"
+
+
+@runtime_checkable
+class DiscoverySource(Protocol):
+    """A source that can offer a search in the place of its tools."""
+
+    async def set_discovery(self, on: bool) -> None:
+        """Offer `tool_search` and `execute_tool` instead of all tools, or all tools again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool with the name that the model knows, and the source that runs it."""
+
+    name: str
+    tool: Tool
+    source: ToolSource
+
+
+@dataclass(slots=True)
+class Use:
+    """How often a tool was called in this session, and when its last call began and how it ended."""
+
+    calls: int = 0
+    failed: bool = False
+    began: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A call that can run: the tool behind it, and the call under the tool's own name at its source."""
+
+    call: Call
+    tool: Tool
+    source: ToolSource
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """A call that cannot run, and what to tell the model."""
+
+    text: str
+
+
+class Toolbox:
+    """All sources. `offers` has every tool of the sources that are on, disabled tools too.
+
+    Attributes:
+        disabled: names of tools that are switched off.
+        uses: name -> use in this session.
+        discovery: whether sources offer a search in the place of their tools.
+    """
+
+    def __init__(self, sources: Sequence[ToolSource], now: Callable[[], float] = time.time) -> None:
+        self.sources = tuple(sources)
+        self._now = now
+        self.offers: tuple[Offer, ...] = ()
+        self.disabled: set[str] = set()
+        self.uses: dict[str, Use] = {}
+        self.discovery = False
+        self._off: set[str] = set()
+        self._known: dict[str, Offer] = {}
+
+    async def refresh(self) -> list[Tool]:
+        """List the tools of all sources again; returns what the model is offered, under its names."""
+        active = [source for source in self.sources if source.name not in self._off]
+        lists = await asyncio.gather(*map(_listed, active))
+        pairs = [
+            (source, tool)
+            for source, tools in zip(active, lists, strict=True)
+            for tool in tools
+            if tool.name and not is_internal(tool.name)
+        ]
+        names = offered_names([(source.name, tool.name) for source, tool in pairs])
+        self.offers = tuple(
+            Offer(name, tool, source) for name, (source, tool) in zip(names, pairs, strict=True)
+        )
+        now = {offer.name: offer for offer in self.offers}
+        self._known = {**self._known, **now} if self.discovery else now
+        return self.tools()
+
+    def tools(self) -> list[Tool]:
+        """What the model is offered, as last listed."""
+        return [
+            replace(offer.tool, name=offer.name) for offer in self.offers if offer.name not in self.disabled
+        ]
+
+    def find(self, call: Call) -> Found | NotFound:
+        """The tool that a call with readable arguments leads to; for `execute_tool` the one that it names."""
+        offer = self._known.get(call.name)
+        if call.name in self.disabled or (offer is not None and offer.source.name in self._off):
+            return NotFound(f"Tool {call.name} is disabled")
+        if offer is None or is_internal(call.name):
+            return self._not_found(call.name)
+        if offer.name == _EXECUTE and isinstance(offer.source, DiscoverySource):
+            return self._find_executed(call, offer.source)
+        return Found(replace(call, name=offer.tool.name), offer.tool, offer.source)
+
+    async def run(
+        self, found: Found, arguments: Mapping[str, Any], on_progress: Callable[[str], None]
+    ) -> Outcome:
+        """Run a call with the arguments that were decided on. Cancelling the task cancels the call."""
+        use = self.uses.setdefault(found.tool.name, Use())
+        use.calls += 1
+        use.failed = True
+        use.began = self._now()
+        outcome = await found.source.call(found.tool.name, arguments, on_progress)
+        use.failed = outcome.is_error
+        return outcome
+
+    def enable(self, name: str, on: bool) -> None:
+        """Switch a tool on or off; it holds from the next round, and for calls at once."""
+        if on:
+            self.disabled.discard(name)
+        else:
+            self.disabled.add(name)
+
+    def enable_source(self, name: str, on: bool) -> None:
+        """Switch a source on or off, from the next `refresh`."""
+        if on:
+            self._off.discard(name)
+        else:
+            self._off.add(name)
+
+    def is_source_on(self, name: str) -> bool:
+        """Whether a source is switched on."""
+        return name not in self._off
+
+    def states(self) -> list[SourceState]:
+        """How each source is."""
+        return [source.state() for source in self.sources]
+
+    async def set_discovery(self, on: bool) -> bool:
+        """Let sources offer a search in the place of their tools; False if none can."""
+        able = [source for source in self.sources if isinstance(source, DiscoverySource)]
+        for source in able:
+            await source.set_discovery(on)
+        self.discovery = on and bool(able)
+        return bool(able)
+
+    async def close(self) -> None:
+        """Close all sources."""
+        await asyncio.gather(*(source.close() for source in self.sources), return_exceptions=True)
+
+    def _find_executed(self, call: Call, source: ToolSource) -> Found | NotFound:
+        given = call.arguments or {}
+        name = str(given.get("name", ""))
+        arguments, problem = read_arguments(given.get("arguments"))
+        if arguments is None:
+            return NotFound(problem or "")
+        if name in {_EXECUTE, _SEARCH}:
+            return self._not_found(name)
+        inner = replace(call, name=name, arguments=arguments)
+        for offer in self._known.values():
+            if offer.source is source and offer.tool.name == name:
+                return self.find(replace(inner, name=offer.name))
+        if name in self._known or name in self.disabled or is_internal(name):
+            return self.find(inner)
+        return Found(inner, Tool(name, "", {"type": "object"}), source)  # its server knows whether it exists
+
+    def _not_found(self, name: str) -> NotFound:
+        text = f"Tool not found or disabled: {name}"
+        if is_internal(name):
+            return NotFound(text)
+        callable_names = (offer.name for offer in self.offers if offer.name not in self.disabled)
+        return NotFound(text + did_you_mean(name, callable_names, count=_NEAR))
+
+
+async def _listed(source: ToolSource) -> Sequence[Tool]:
+    try:
+        async with asyncio.timeout(LIST_S):
+            return await source.list_tools()
+    except Exception:  # noqa: BLE001  a source that fails has no tools, and the others go on
+        return ()

@@ -1,0 +1,141 @@
+"""Reads and writes keys in the user's secret store, over the internal channel of a workspace server.
+
+All workspace servers of a user share the store, so any that runs will do. Each names its socket and token in
+a private file (docs/secrets.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from lm_tools_bridge.agent.keys.key import Key, KeySourceFailed, KeyWish
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+
+FOLDER: Final = "internal"
+SETTLE_S: Final = 3.0
+"""A workspace server opens its channel about a second after it began."""
+_POLL_S: Final = 0.1
+ANSWER_S: Final = 5.0
+_LARGEST_FILE: Final = 4096
+_LARGEST_ANSWER: Final = 1024 * 1024
+
+
+class _Address(msgspec.Struct):
+    socket: str
+    auth: str
+
+
+class _Error(msgspec.Struct):
+    message: str = "no reason given"
+
+
+class _Answer(msgspec.Struct):
+    id: Any = None
+    result: Any = None
+    error: _Error | None = None
+
+
+class _Unreachable(Exception):
+    """Nobody answers on this channel."""
+
+
+class StoredKeys:
+    """The user's secret store.
+
+    Args:
+        runtime_dir: the user's runtime folder.
+        settle_s: how long to wait for a workspace server that is about to open its channel, the first time.
+        pause: sleeps for a number of seconds.
+        answer_s: longest time of one answer, in seconds.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path,
+        *,
+        settle_s: float = SETTLE_S,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self._folder = runtime_dir / FOLDER
+        self._polls = round(settle_s / _POLL_S)
+        self._pause = pause
+        self._answer_s = answer_s
+
+    async def find(self, wish: KeyWish) -> Key | None:
+        """See `KeySource`."""
+        for name in wish.stored:
+            result = await self._ask("secrets/get", {"key": name}, may_wait=wish.may_wait)
+            value = result.get("value") if isinstance(result, dict) and result.get("found") else None
+            if isinstance(value, str) and value:
+                return Key(value, "store", name)
+        return None
+
+    async def store(self, name: str, value: str) -> None:
+        """See `KeySource`."""
+        await self._ask("secrets/store", {"key": name, "value": value}, may_wait=True)
+
+    async def _ask(self, method: str, params: dict[str, str], *, may_wait: bool) -> Any:
+        polls = 0
+        if may_wait:
+            polls, self._polls = self._polls, 0
+        for left in range(polls, -1, -1):
+            for file in sorted(self._folder.glob("*.json")):
+                with contextlib.suppress(_Unreachable):
+                    return await _asked(file, method, params, self._answer_s)
+            if left:
+                await self._pause(_POLL_S)
+        raise KeySourceFailed(
+            "the secret store cannot be read, since no workspace server of yours runs; run: lmtb up"
+        )
+
+
+async def _asked(file: Path, method: str, params: dict[str, str], answer_s: float) -> Any:
+    """The result of one request on the channel that this file names.
+
+    Raises:
+        _Unreachable: nobody answers there.
+        KeySourceFailed: the store refuses.
+    """
+    address = _address(file)
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"auth": address.auth, **params}}
+    try:
+        async with asyncio.timeout(answer_s):
+            reader, writer = await asyncio.open_unix_connection(address.socket, limit=_LARGEST_ANSWER)
+            try:
+                if unix_peer_uid(writer.get_extra_info("socket")) != os.geteuid():
+                    raise _Unreachable
+                writer.write(msgspec.json.encode(request) + b"\n")
+                answer = await _answer(reader)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, ValueError, msgspec.DecodeError):
+        raise _Unreachable from None
+    if answer.error is not None:
+        raise KeySourceFailed(f"the secret store refused: {answer.error.message}")
+    return answer.result
+
+
+async def _answer(reader: asyncio.StreamReader) -> _Answer:
+    """The answer; notifications that come before it are passed over."""
+    while line := await reader.readline():
+        answer = msgspec.json.decode(line, type=_Answer)
+        if answer.id is not None:
+            return answer
+    raise _Unreachable
+
+
+def _address(file: Path) -> _Address:
+    try:
+        content = private_files.read(file, _LARGEST_FILE)
+        return msgspec.json.decode(content or b"", type=_Address)
+    except (private_files.UnsafePathError, OSError, msgspec.DecodeError):
+        raise _Unreachable from None

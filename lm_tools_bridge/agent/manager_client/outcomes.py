@@ -1,0 +1,97 @@
+"""Converts responses and failures of tool calls to outcomes, and lists to tools. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from lm_tools_bridge.agent.manager_client.failures import AnswerLost, Refused, Undelivered
+from lm_tools_bridge.agent.messages import Tool
+from lm_tools_bridge.agent.tool_source import Outcome, text_outcome
+from lm_tools_bridge.protocol.errors import Reason
+
+
+def decoded(response: bytes) -> Mapping[str, Any]:
+    """A response as a JSON object; an error object if it is none."""
+    try:
+        value = msgspec.json.decode(response)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        value = None
+    return value if isinstance(value, dict) else {"error": {"message": "the response is not valid JSON"}}
+
+
+def outcome_of(response: Mapping[str, Any]) -> Outcome:
+    """The outcome that the response to `tools/call` is."""
+    result = response.get("result")
+    if not isinstance(result, Mapping):
+        return error_outcome(response.get("error"))
+    structured = result.get("structuredContent")
+    listed = result.get("content")
+    blocks = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    if not blocks and structured is not None:
+        blocks = [{"type": "text", "text": msgspec.json.encode(structured).decode()}]
+    is_error = result.get("isError") is True
+    error = structured.get("error") if is_error and isinstance(structured, Mapping) else None
+    refusal = error if isinstance(error, Mapping) else {}
+    code = refusal.get("code")
+    return Outcome(
+        blocks,
+        is_error,
+        code if isinstance(code, int) else None,
+        structured,
+        delivered=refusal.get("delivered") != "no",
+    )
+
+
+def error_outcome(error: Any) -> Outcome:
+    """The outcome that a JSON-RPC error is: its message, and its next step where it names one."""
+    members = error if isinstance(error, Mapping) else {}
+    data = members.get("data")
+    details = data if isinstance(data, Mapping) else {}
+    text = str(members.get("message") or "the call failed")
+    if isinstance(details.get("nextStep"), str):
+        text = f"{text}. Next step: {details['nextStep']}"
+    code = members.get("code")
+    return text_outcome(
+        text,
+        is_error=True,
+        code=code if isinstance(code, int) else None,
+        delivered=details.get("delivered") != "no",
+    )
+
+
+def failed_outcome(failure: Undelivered | Refused | AnswerLost) -> Outcome:
+    """The outcome of a call without a response."""
+    if isinstance(failure, AnswerLost):
+        step = Reason.ANSWER_LOST.next_step
+        return _failed(str(failure), step, Reason.ANSWER_LOST.code)
+    step = "run lmtb up, then call again" if isinstance(failure, Undelivered) else "run lmtb doctor"
+    return _failed(str(failure), step, None, delivered=False)
+
+
+def late_outcome(seconds: float) -> Outcome:
+    """The outcome of a call that took too long and was cancelled."""
+    step = "check whether the call took effect; ask for less in one call, or raise tool_s in [agent]"
+    return _failed(f"no result within {seconds:g} s", step, Reason.CALL_TIMED_OUT.code)
+
+
+def tools_of(result: Mapping[str, Any]) -> Iterator[Tool]:
+    """The tools of one page; entries that are no tools are left out."""
+    listed = result.get("tools")
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
+            continue
+        schema, annotations = one.get("inputSchema"), one.get("annotations")
+        yield Tool(
+            one["name"],
+            str(one.get("description") or ""),
+            schema if isinstance(schema, Mapping) else {"type": "object"},
+            annotations if isinstance(annotations, Mapping) else {},
+        )
+
+
+def _failed(cause: str, step: str, code: int | None, *, delivered: bool = True) -> Outcome:
+    text = f"Error: Tool call failed: {cause}. Next step: {step}"
+    return text_outcome(text, is_error=True, code=code, delivered=delivered)

@@ -1,0 +1,93 @@
+"""Answers what servers ask of the agent: ping at once, elicitation through the person, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Final
+
+import msgspec
+
+from lm_tools_bridge.agent.manager_client.running_call import RunningCall
+from lm_tools_bridge.agent.manager_client.session import Opened, Session
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.jsonrpc import Notification, Request
+
+MAX_OPEN: Final = 16
+"""Questions that may wait for their turn; further ones are refused."""
+Elicit = Callable[[Mapping[str, Any], RunningCall | None], Awaitable[Mapping[str, Any]]]
+"""Asks the person what an elicitation wants to know and returns its result."""
+
+
+class ServerRequests:
+    """Questions of servers, one at a time; each runs as a task, so that a stream is read on meanwhile."""
+
+    def __init__(self, session: Session, elicit: Elicit) -> None:
+        self._session = session
+        self._elicit = elicit
+        self._turn = asyncio.Lock()
+        self._open: dict[bytes, asyncio.Task[None]] = {}
+        self._of: dict[asyncio.Task[None], RunningCall | None] = {}
+
+    def handle(self, message: Request | Notification, opened: Opened, call: RunningCall | None) -> None:
+        """Begin to answer a request; take one back that its server has cancelled. Others are ignored."""
+        if isinstance(message, Notification):
+            if message.method == names.CANCELLED:
+                self._take_back(message)
+            return
+        work = self._work(message, opened, call)
+        task = asyncio.create_task(work, name=f"answer {message.method}")
+        self._open[message.id] = task
+        self._of[task] = call
+        task.add_done_callback(lambda _: self._forget(message.id, task))
+
+    async def end_of(self, call: RunningCall) -> None:
+        """Cancel the open questions of a call that has ended."""
+        await self._cancel([task for task, asking in self._of.items() if asking is call])
+
+    async def close(self) -> None:
+        """Cancel all open questions."""
+        await self._cancel(list(self._of))
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _take_back(self, cancelled: Notification) -> None:
+        asked = jsonrpc.members_of(cancelled.params).get("requestId")
+        task = None if asked is None else self._open.get(jsonrpc.bytes_of(asked))
+        if task is not None:
+            task.cancel()
+
+    def _forget(self, identity: bytes, task: asyncio.Task[None]) -> None:
+        if self._open.get(identity) is task:
+            del self._open[identity]
+        self._of.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # retrieved: the server waits no longer than its own deadline
+
+    async def _work(self, request: Request, opened: Opened, call: RunningCall | None) -> None:
+        await self._session.notify(await self._answer(request, call), opened)
+
+    async def _answer(self, request: Request, call: RunningCall | None) -> bytes:
+        if request.method == names.PING:
+            return jsonrpc.result(request.id, {})
+        if request.method != names.ELICIT:
+            return jsonrpc.error(
+                request.id, jsonrpc.METHOD_NOT_FOUND, f"the agent does not answer {request.method}"
+            )
+        if len(self._of) > MAX_OPEN:
+            return jsonrpc.error(request.id, jsonrpc.INVALID_REQUEST, "too many questions are open")
+        with nullcontext() if call is None else call.paused():
+            async with self._turn:
+                return jsonrpc.result(request.id, await self._elicit(_params(request), call))
+
+
+def _params(request: Request) -> Mapping[str, Any]:
+    try:
+        params = msgspec.json.decode(request.params or b"{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+    return params if isinstance(params, dict) else {}

@@ -1,0 +1,52 @@
+"""Splits the bytes of a reply, cut anywhere, into JSON documents: events, lines, or one whole. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from lm_tools_bridge.agent.providers.dialects.dialect import ReplyError
+from lm_tools_bridge.protocol.sse import Decoder, EventTooLarge
+
+LARGEST: Final = 32 * 1024 * 1024
+"""Bytes of one document."""
+Form = Literal["sse", "lines", "whole"]
+
+
+class Documents:
+    """Splits one reply."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self._events = Decoder(LARGEST)
+        self._partial: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The documents that these bytes complete. Raises ReplyError if one is too large."""
+        if self._form == "sse":
+            try:
+                return [event.data for event in self._events.feed(chunk)]
+            except EventTooLarge:
+                raise _too_large() from None
+        found: list[bytes] = []
+        if self._form == "lines" and b"\n" in chunk:
+            *lines, chunk = b"".join([*self._partial, chunk]).split(b"\n")
+            self._partial, self._size = [], 0
+            found = [line for line in lines if line.strip()]
+        self._partial.append(chunk)
+        self._size += len(chunk)
+        if self._size > LARGEST:
+            raise _too_large()
+        return found
+
+    def end(self) -> list[bytes]:
+        """The last document, if the reply did not end it."""
+        if self._form == "sse":
+            return [event.data for event in self._events.feed(b"\n\n")]
+        rest = b"".join(self._partial).strip()
+        self._partial, self._size = [], 0
+        return [rest] if rest or self._form == "whole" else []
+
+
+def _too_large() -> ReplyError:
+    return ReplyError(f"a part of the reply is larger than {LARGEST // 1024 // 1024} MiB")

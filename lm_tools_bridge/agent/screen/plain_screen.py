@@ -1,0 +1,104 @@
+"""Shows the agent as plain text: in pipes, on dumb terminals, and where colours are not wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TextIO
+
+from lm_tools_bridge.agent.interaction import Box, Question, Tone
+from lm_tools_bridge.agent.screen.line_input import LineInput
+from lm_tools_bridge.text.printable import printable
+
+
+class PlainScreen:
+    """The same texts as on a terminal, without boxes and escape codes.
+
+    Args:
+        out: where replies go.
+        aside: where everything else goes; the same stream in a session.
+        given: where answers and inputs come from; None if nobody is asked.
+        asks: whether a person is at the other end of `given`, so that questions can be answered there.
+    """
+
+    def __init__(self, out: TextIO, aside: TextIO, given: LineInput | None, *, asks: bool) -> None:
+        self._out = out
+        self._aside = aside
+        self._given = given
+        self._asks = asks
+        self._is_open = False
+
+    def reply_text(self, text: str) -> None:
+        """Show a piece of the model's reply."""
+        shown = printable(text.replace("\r", ""), lines=True)
+        self._out.write(shown)
+        self._out.flush()
+        self._is_open = not shown.endswith("\n") if shown else self._is_open
+
+    def thinking(self, text: str) -> None:
+        """Thoughts are left out: nothing would tell them from the reply."""
+
+    def reply_ended(self) -> None:
+        """End the reply's last line."""
+        if self._is_open:
+            self._out.write("\n")
+            self._out.flush()
+        self._is_open = False
+
+    def box(self, kind: Box, lines: Sequence[str]) -> None:
+        """Show the title and the lines."""
+        self.lines([kind.value, *lines])
+
+    def lines(self, lines: Sequence[str]) -> None:
+        """Show lines."""
+        self.reply_ended()
+        for line in lines:
+            self._aside.write(f"{printable(line, lines=True)}\n")
+        self._aside.flush()
+
+    def notice(self, text: str, tone: Tone = Tone.INFO) -> None:
+        """Show one line; how serious it is stands in front of it."""
+        shown = printable(text)  # a name in it must not look like a notice of its own
+        self.lines([shown if tone is Tone.INFO else f"{tone.value}: {shown}"])
+
+    def activity(self, text: str | None) -> None:
+        """Nothing: a line that is replaced needs a terminal."""
+
+    def event(self, kind: str, details: Mapping[str, Any]) -> None:
+        """Nothing: events are for programs."""
+
+    async def ask(self, question: Question) -> str | None:
+        """Ask, if a person can answer; an answer that must not be seen is not read here."""
+        self.reply_ended()
+        if self._given is None or not self._asks:
+            return None
+        self._given.forget()  # before the prompt is seen, so that a quick answer counts
+        self._aside.write(printable(question.prompt))
+        self._aside.flush()
+        if question.hidden:
+            return await self._given.hidden_line()
+        return await self._answered(self._given.line())
+
+    async def next_input(self, state: str) -> str | None:
+        """The next line; the state is shown where a person reads it."""
+        self.reply_ended()
+        if self._given is None:
+            return None
+        if self._asks:
+            self._aside.write(f"{printable(state)}\n> ")
+            self._aside.flush()
+        return await self._answered(self._given.line())
+
+    async def _answered(self, line: Awaitable[str | None]) -> str | None:
+        """A line; where a key ended it instead of Enter, the terminal's line is ended here."""
+        text = None
+        try:
+            text = await line
+        finally:
+            if text is None and self._asks:
+                self._aside.write("\n")
+                self._aside.flush()
+        return text
+
+    def close(self) -> None:
+        """End the last line."""
+        self.reply_ended()

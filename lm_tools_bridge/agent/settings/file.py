@@ -1,0 +1,204 @@
+"""Reads the table `[agent]` of `config.toml`, and changes it while everything else in the file stays."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from lm_tools_bridge.agent.settings.fault_words import worded_fault
+from lm_tools_bridge.agent.settings.settings import (
+    FIELDS,
+    KNOWN_PROVIDERS,
+    MANUAL,
+    AgentSettings,
+    ProviderEntry,
+)
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine.peers.own_children import are_we_own_child
+from lm_tools_bridge.text.key_lines import line_of
+from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.printable import printable
+from lm_tools_bridge.text.toml_text import TooManyKeysError, check_editable, parse_toml
+
+TABLE: Final = "agent"
+_LIMIT: Final = 1024 * 1024
+
+
+class Loaded(NamedTuple):
+    """The settings, and what could not be used of the file: one line each, with the place."""
+
+    settings: AgentSettings
+    problems: tuple[str, ...] = ()
+
+
+class _Problem(NamedTuple):
+    """What is wrong with a member of the table, where it is, and what holds instead."""
+
+    name: str
+    place: str
+    text: str
+    effect: str = ""
+
+    def __str__(self) -> str:
+        effect = f"; {self.effect}" if self.effect else ""
+        return printable(f"{TABLE}.{self.name} ({self.place}): {self.text}{effect}")
+
+
+class NotEditable(Exception):
+    """The file cannot be changed; the message says why."""
+
+
+def load(path: Path) -> Loaded:
+    """Read the settings. What does not fit has its default, and is told. A missing file is an empty one."""
+    try:
+        content = private_files.read(path.resolve(), _LIMIT, private=False) or b""
+    except (private_files.UnsafePathError, OSError) as error:
+        return Loaded(AgentSettings(), (f"{path} cannot be read: {printable(error)}; the defaults hold",))
+    return _loaded(path, content)
+
+
+def _loaded(path: Path, content: bytes) -> Loaded:
+    settings, problems = _read(path, content)
+    return Loaded(settings, tuple(str(problem) for problem in problems))
+
+
+def _read(path: Path, content: bytes) -> tuple[AgentSettings, Sequence[_Problem | str]]:
+    try:
+        document = parse_toml(content.decode())
+    except (ValueError, RecursionError) as error:
+        return AgentSettings(), (f"{path} cannot be read: {printable(error)}; the defaults hold",)
+    table = document.get(TABLE, {})
+    if not isinstance(table, dict):
+        place = _place(path, content, TABLE, None)
+        return AgentSettings(), (f"{TABLE} ({place}): must be a table; the defaults hold",)
+    return _Reading(path, content).of(table)
+
+
+class _Reading:
+    """One reading of a table: the values that fit, and the problems of the others."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self._path = path
+        self._content = content
+        self._problems: list[_Problem] = []
+
+    def of(self, table: Mapping[str, Any]) -> tuple[AgentSettings, Sequence[_Problem]]:
+        values: dict[str, Any] = {}
+        for name, value in table.items():
+            if name not in FIELDS:
+                self._refuse(name, f"there is no such setting{did_you_mean(name, FIELDS)}")
+                continue
+            try:
+                values[name] = self._providers(value) if name == "providers" else _checked(name, value)
+            except ValueError as error:
+                self._refuse(name, worded_fault(error), "the default holds")
+        settings = AgentSettings(**values)
+        known = (*KNOWN_PROVIDERS, MANUAL, *settings.providers)
+        if settings.default_provider not in known:
+            wrong = printable(settings.default_provider)
+            self._refuse("default_provider", f"there is no provider {wrong}{did_you_mean(wrong, known)}")
+            settings = msgspec.structs.replace(settings, default_provider="ollama")
+        return settings, self._problems
+
+    def _providers(self, value: Any) -> Mapping[str, ProviderEntry]:
+        if not isinstance(value, dict):
+            raise ValueError("must be a table of providers")
+        found = {}
+        for name, entry in value.items():
+            try:
+                found[name.lower()] = msgspec.convert(entry, ProviderEntry)
+            except msgspec.ValidationError as error:
+                self._refuse(f"providers.{name}", worded_fault(error), "this provider is ignored")
+        return found
+
+    def _refuse(self, name: str, text: str, effect: str = "") -> None:
+        self._problems.append(_Problem(name, _place(self._path, self._content, name, TABLE), text, effect))
+
+
+def _place(path: Path, content: bytes, key: str, entry: str | None) -> str:
+    line = line_of(content, key, entry) or line_of(content, key)
+    return str(path) if line is None else f"{path}, line {line}"
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value of a setting.
+
+    Raises:
+        ValueError: it does not fit; the message says why.
+    """
+    kind = get_args(FIELDS[name].type)[0]
+    words = get_args(kind)
+    if words and get_origin(kind) is not tuple and all(isinstance(word, str) for word in words):
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}{did_you_mean(str(value), words)}")
+        return value
+    found = msgspec.convert(value, FIELDS[name].type)
+    if isinstance(found, float) and not math.isfinite(found):
+        raise ValueError("is no finite number")
+    if name in {"answer_s", "context_tokens"} and found is not None and found <= 0:
+        raise ValueError("must be greater than 0")
+    return found
+
+
+def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
+    """Change members of the table; comments and everything else stay. The file is written with mode 0600.
+
+    Args:
+        path: the file; it may be missing. A link to it stays a link.
+        changes: key below `[agent]`, in parts -> the new value, or None to remove it.
+
+    Raises:
+        NotEditable: the file is not TOML, its table is none, or a new value does not fit; or a program that
+            we started runs this agent: a model could decide through it.
+        private_files.LockTimeout, private_files.UnsafePathError, OSError: it cannot be written.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    if are_we_own_child():
+        raise NotEditable("a program that a server or an agent started may not change settings")
+    target = path.resolve()
+    private_files.make_private(target.parent)
+    with private_files.locked(target.with_name(f".{target.name}.lock")):
+        text = (private_files.read(target, _LIMIT, private=False) or b"").decode("utf-8", "strict")
+        try:
+            check_editable(text)
+            document = tomlkit.parse(text)
+            for key, value in changes.items():
+                _put(document, (TABLE, *key), value)
+        except (TOMLKitError, tomllib.TOMLDecodeError, TooManyKeysError, TypeError) as error:
+            raise NotEditable(f"{path} cannot be changed: {printable(error)}") from error
+        content = tomlkit.dumps(document).encode()
+        for problem in _read(path, content)[1]:
+            if not isinstance(problem, _Problem):
+                raise NotEditable(problem)
+            if _is_about(problem.name, changes):
+                raise NotEditable(printable(f"{problem.name}: {problem.text}"))
+        private_files.write(target, content)
+
+
+def _is_about(name: str, changes: Mapping[tuple[str, ...], Any]) -> bool:
+    return any(name in {key[0], ".".join(key[:2])} for key in changes)
+
+
+def _put(document: Any, key: Sequence[str], value: Any) -> None:
+    import tomlkit
+
+    *tables, last = key
+    for name in tables:
+        if name not in document:
+            if value is None:
+                return
+            document[name] = tomlkit.table(is_super_table=False)
+        document = document[name]
+        if not isinstance(document, dict):
+            raise TypeError(f"{name} is no table")
+    if value is None:
+        document.pop(last, None)
+    else:
+        document[last] = value

@@ -1,0 +1,137 @@
+"""Runs slash commands: a table leads from each name to the function that does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from lm_tools_bridge.agent.interaction import Question, Tone
+from lm_tools_bridge.agent.model_events import ProviderFailure
+from lm_tools_bridge.agent.settings.settings import MANUAL
+from lm_tools_bridge.agent.slash_commands import setting_commands, tool_commands
+from lm_tools_bridge.agent.slash_commands.command_table import Entered, help_lines
+from lm_tools_bridge.agent.slash_commands.model_choice import change_model
+from lm_tools_bridge.agent.slash_commands.session import Session
+from lm_tools_bridge.text.near_names import did_you_mean
+
+Handler = Callable[[Session, str], Awaitable[None]]
+
+
+async def run(session: Session, entered: Entered) -> None:
+    """Run a command. What goes wrong is shown."""
+    await _HANDLERS[entered.command.name](session, entered.argument)
+
+
+async def _help(session: Session, _: str) -> None:
+    session.screen.lines(help_lines())
+
+
+async def _mode(session: Session, argument: str) -> None:
+    modes = session.modes()
+    known = dict.fromkeys([*modes, *session.settings.provider_names()])
+    wanted = argument.lower() or _following(modes, session)
+    if wanted not in known:
+        hint = did_you_mean(wanted, known)
+        session.screen.notice(f"there is no provider {wanted}{hint}; known: {', '.join(known)}", Tone.WARNING)
+        return
+    session.choose(wanted)
+    if wanted == MANUAL:
+        session.screen.notice("manual mode: enter the number or name of a tool; Enter lists them")
+        return
+    model = session.conversation.model
+    session.screen.notice(f"{wanted}: {model}" if model else f"{wanted}: no model is chosen; /model NAME")
+
+
+def _following(modes: list[str], session: Session) -> str:
+    current = MANUAL if session.is_manual else session.conversation.provider
+    at = modes.index(current) if current in modes else 0
+    return modes[(at + 1) % len(modes)]
+
+
+async def _model(session: Session, argument: str) -> None:
+    conversation = session.conversation
+    if session.is_manual:
+        session.screen.notice("manual mode has no model; /mode NAME goes to a provider")
+        return
+    model = argument or await _picked_model(session)
+    if model:
+        conversation.choose(conversation.provider, model)
+    session.screen.notice(f"{conversation.provider}: {conversation.model or 'no model is chosen'}")
+
+
+async def _picked_model(session: Session) -> str:
+    """The model that the person picks of those that the provider lists; the current one if none is."""
+    conversation = session.conversation
+    try:
+        models = await session.models(conversation.provider)
+    except ProviderFailure as failure:
+        session.screen.notice(f"the models cannot be listed: {failure}", Tone.WARNING)
+        return conversation.model
+    return await change_model(session.screen, conversation.provider, models, conversation.model)
+
+
+async def _hil(session: Session, _: str) -> None:
+    session.ask(not session.asks)
+    on = session.asks
+    session.screen.notice("calls are asked about" if on else "calls run without a question in this session")
+
+
+async def _clear(session: Session, _: str) -> None:
+    session.conversation.clear()
+    await session.saved.keep(())  # what was said stays in its file, and what follows gets another one
+    session.screen.notice("the conversation is forgotten")
+
+
+async def _compact(session: Session, _: str) -> None:
+    if await session.conversation.summarise():
+        session.screen.notice(f"older turns are summarised; {session.conversation.context_line}")
+    else:
+        session.screen.notice("there is nothing to summarise")
+
+
+async def _context(session: Session, _: str) -> None:
+    session.screen.notice(session.conversation.context_line or "nothing was sent to a model yet")
+
+
+async def _resume(session: Session, argument: str) -> None:
+    entries = await asyncio.to_thread(session.saved.entries)
+    if not entries:
+        session.screen.notice("there is no saved session of this folder")
+        return
+    if not argument:
+        rows = [f"{number:>3}. {one.when}  {one.title}" for number, one in enumerate(entries, start=1)]
+        session.screen.lines(rows[:20])
+        argument = (await session.screen.ask(Question("Session (Enter: none): ")) or "").strip()
+    if not argument:
+        return
+    if not (argument.isascii() and argument.isdigit() and 1 <= int(argument[:9]) <= len(entries)):
+        session.screen.notice(f"there is no session {argument}; /resume lists them", Tone.WARNING)
+        return
+    entry = entries[int(argument[:9]) - 1]
+    messages = await asyncio.to_thread(session.saved.load, entry.id)
+    session.conversation.restore(messages)
+    session.screen.notice(f"goes on with {len(messages)} messages of {entry.when}")
+
+
+async def _quit(session: Session, _: str) -> None:
+    session.has_left = True
+
+
+_HANDLERS: Final[Mapping[str, Handler]] = {
+    "help": _help,
+    "mode": _mode,
+    "model": _model,
+    "hil": _hil,
+    "clear": _clear,
+    "compact": _compact,
+    "context": _context,
+    "resume": _resume,
+    "quit": _quit,
+    "config": setting_commands.config,
+    "list": tool_commands.list_tools,
+    "tools": tool_commands.tools,
+    "servers": tool_commands.servers,
+    "toggle": tool_commands.toggle,
+    "last": tool_commands.last,
+}

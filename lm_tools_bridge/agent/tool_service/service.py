@@ -1,0 +1,189 @@
+"""The tool service: registers tools with their handlers, checks inputs, and runs calls as MCP describes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lm_tools_bridge.agent.schema_check import InvalidSchema, problems_with
+from lm_tools_bridge.agent.tool_service.errors import ToolServiceError
+from lm_tools_bridge.agent.tool_service.results import CallToolResult, error_result, result_of
+from lm_tools_bridge.protocol.jsonrpc import INVALID_PARAMS
+from lm_tools_bridge.text.near_names import did_you_mean
+
+PAGE: Final = 100
+"""Tools in one page of a list."""
+CALL_S: Final = 120.0
+
+ToolDefinition = Mapping[str, Any]
+"""A tool as in MCP: `name`, `inputSchema`, and optionally `description`, `title`, `annotations` …"""
+Handler = Callable[[Mapping[str, Any]], Any]
+"""Runs a tool with its arguments, which fit its schema. May be asynchronous.
+
+Returns a result of MCP, content blocks, a text or a JSON value. An exception becomes a result with `isError`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    definition: ToolDefinition
+    handler: Handler
+
+
+class ToolService:
+    """Tools of a program, in the order of their registration.
+
+    Args:
+        call_s: seconds that one call may take.
+    """
+
+    def __init__(self, *, call_s: float = CALL_S) -> None:
+        self._tools: dict[str, _Registered] = {}
+        self._listeners: dict[object, Callable[[], None]] = {}
+        self._call_s = call_s
+
+    def register_tool(self, tool: ToolDefinition, handler: Handler) -> None:
+        """Add a tool.
+
+        Raises:
+            ValueError: its name is missing or taken, or its `inputSchema` is no schema of an object.
+        """
+        name, schema = tool.get("name"), tool.get("inputSchema")
+        if not isinstance(name, str) or not name:
+            raise ValueError("a tool needs a name")
+        if not isinstance(schema, Mapping) or schema.get("type") != "object":
+            raise ValueError(f'Tool "{name}" has no inputSchema of type object')
+        if name in self._tools:
+            raise ValueError(f'Tool "{name}" is already registered')
+        try:
+            problems_with(schema, {})
+        except InvalidSchema as error:
+            raise ValueError(f'Tool "{name}": {error}') from None
+        self._tools[name] = _Registered(dict(tool), handler)
+        self._notify()
+
+    def unregister_tool(self, name: str) -> None:
+        """Remove a tool.
+
+        Raises:
+            ValueError: there is none with this name.
+        """
+        if name not in self._tools:
+            raise ValueError(f'Tool "{name}" is not registered')
+        del self._tools[name]
+        self._notify()
+
+    def list_tools(self) -> list[dict[str, Any]]:
+        """The definitions of all tools."""
+        return [dict(one.definition) for one in self._tools.values()]
+
+    async def execute_tool(self, name: str, params: Mapping[str, Any] | None = None) -> CallToolResult:
+        """Check the arguments and run a tool. Its failures are results with `isError`.
+
+        Raises:
+            ToolServiceError: the tool is unknown, or the arguments do not fit (-32602).
+        """
+        registered = self._tools.get(name)
+        if registered is None:
+            text = f"Tool not found or disabled: {name}{did_you_mean(name, self._tools)}"
+            raise ToolServiceError(text, INVALID_PARAMS)
+        arguments = {} if params is None else params
+        if problems := self._problems(registered, arguments):
+            raise ToolServiceError(f"Invalid arguments for {name}: {'; '.join(problems)}", INVALID_PARAMS)
+        return await self._run(registered.handler, arguments)
+
+    def validate_tool_input(self, name: str, params: Any) -> bool:
+        """Whether arguments fit a tool's JSON Schema; False for an unknown tool."""
+        registered = self._tools.get(name)
+        return registered is not None and not self._problems(registered, {} if params is None else params)
+
+    async def handle_tools_list_request(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The result of a `tools/list` request, given whole or as its parameters.
+
+        It is `{"tools": […], "nextCursor"?: …}`, 100 tools a page.
+
+        Raises:
+            ToolServiceError: the cursor is not one of ours (-32602).
+        """
+        cursor = cursor_of(request)
+        if cursor is None:
+            cursor = "0"
+        if not isinstance(cursor, str) or not re.fullmatch("[0-9]{1,9}", cursor):
+            raise invalid_cursor()
+        start, tools = int(cursor), self.list_tools()
+        page: dict[str, Any] = {"tools": tools[start : start + PAGE]}
+        if start + PAGE < len(tools):
+            page["nextCursor"] = str(start + PAGE)
+        return page
+
+    async def handle_tool_call_request(self, request: Mapping[str, Any]) -> CallToolResult:
+        """The result of a `tools/call` request, given whole or as its parameters.
+
+        Raises:
+            ToolServiceError: see `execute_tool`; also if the name or the arguments have another type.
+        """
+        params = request.get("params", request)
+        name = params.get("name") if isinstance(params, Mapping) else None
+        if not isinstance(name, str):
+            raise ToolServiceError("the name of the tool is missing", INVALID_PARAMS)
+        return await self.execute_tool(name, params.get("arguments"))
+
+    def on_tool_list_changed(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Call `handler` after each change of the list; returns a function that ends this."""
+        key = object()
+        self._listeners[key] = handler
+
+        def unsubscribe() -> None:
+            self._listeners.pop(key, None)
+
+        return unsubscribe
+
+    registerTool = register_tool
+    unregisterTool = unregister_tool
+    listTools = list_tools
+    executeTool = execute_tool
+    validateToolInput = validate_tool_input
+    handleToolsListRequest = handle_tools_list_request
+    handleToolCallRequest = handle_tool_call_request
+
+    def _problems(self, registered: _Registered, arguments: Any) -> list[str]:
+        if not isinstance(arguments, Mapping):
+            return ["arguments must be an object"]
+        return problems_with(registered.definition["inputSchema"], arguments)
+
+    async def _run(self, handler: Handler, arguments: Mapping[str, Any]) -> CallToolResult:
+        try:
+            async with asyncio.timeout(self._call_s):
+                returned = await _awaited(handler(arguments))
+            return result_of(returned)
+        except TimeoutError:
+            return error_result(f"no result within {self._call_s:g} s")
+        except Exception as error:  # noqa: BLE001  whatever a tool raises is its result
+            return error_result(str(error) or type(error).__name__)
+
+    def _notify(self) -> None:
+        for handler in list(self._listeners.values()):
+            handler()
+
+
+def cursor_of(request: Mapping[str, Any] | None) -> Any:
+    """The cursor of a list request, given whole or as its parameters; None for the first page."""
+    whole = request or {}
+    params = whole.get("params", None if "method" in whole else whole)
+    return params.get("cursor") if isinstance(params, Mapping) else None
+
+
+def invalid_cursor() -> ToolServiceError:
+    """The error for a cursor that no page of ours named."""
+    return ToolServiceError("the cursor is not valid; list again without one", INVALID_PARAMS)
+
+
+async def _awaited(returned: Any) -> Any:
+    if inspect.isawaitable(returned):
+        awaitable: Awaitable[Any] = returned
+        return await awaitable
+    return returned

@@ -1,0 +1,85 @@
+"""Offers the tools of a source, such as the manager's, to the clients of a tool service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lm_tools_bridge.agent.messages import Tool
+from lm_tools_bridge.agent.tool_service.errors import ToolServiceError
+from lm_tools_bridge.agent.tool_service.results import CallToolResult
+from lm_tools_bridge.agent.tool_service.service import cursor_of, invalid_cursor
+from lm_tools_bridge.agent.tool_source import ToolSource, on_change_of
+from lm_tools_bridge.protocol.jsonrpc import INVALID_PARAMS
+
+MayUse = Callable[[Tool], bool]
+"""Whether clients may see and call a tool."""
+
+
+class SourceService:
+    """Answers lists and calls from a source; the source checks the arguments.
+
+    Args:
+        source: where tools come from.
+        may_use: which of them are offered; by default all.
+    """
+
+    def __init__(self, source: ToolSource, may_use: MayUse = lambda _: True) -> None:
+        self._source = source
+        self._may_use = may_use
+        self._names: frozenset[str] = frozenset()
+        self._was_listed = False
+
+    async def handle_tools_list_request(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The result of `tools/list`, in one page.
+
+        Raises:
+            ToolServiceError: the request has a cursor, and asks for a later page (-32602).
+        """
+        if cursor_of(request) is not None:
+            raise invalid_cursor()
+        listed = [tool for tool in await self._source.list_tools() if self._may_use(tool)]
+        self._names, self._was_listed = frozenset(tool.name for tool in listed), True
+        return {
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "inputSchema": tool.input_schema,
+                    **({"annotations": tool.annotations} if tool.annotations else {}),
+                }
+                for tool in listed
+            ]
+        }
+
+    async def handle_tool_call_request(self, request: Mapping[str, Any]) -> CallToolResult:
+        """The result of `tools/call`.
+
+        Raises:
+            ToolServiceError: the tool is not offered, or the request has another form.
+        """
+        params = request.get("params", request)
+        name = params.get("name") if isinstance(params, Mapping) else None
+        arguments = params.get("arguments") if isinstance(params, Mapping) else None
+        if not isinstance(name, str) or not isinstance(arguments or {}, Mapping):
+            raise ToolServiceError("a name and an object of arguments are needed", INVALID_PARAMS)
+        if name not in self._names:
+            await self.handle_tools_list_request()
+        if name not in self._names:
+            raise ToolServiceError(f"Tool not found or disabled: {name}", INVALID_PARAMS)
+        outcome = await self._source.call(name, arguments or {}, lambda _: None)
+        result: CallToolResult = {"content": [dict(block) for block in outcome.content]}
+        if outcome.is_error:
+            result["isError"] = True
+        if outcome.structured is not None:
+            result["structuredContent"] = outcome.structured
+        return result
+
+    def on_tool_list_changed(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Call `handler` after each change that the source tells, once a list was given out."""
+
+        def tell() -> None:
+            if self._was_listed:
+                handler()
+
+        return on_change_of(self._source, tell)

@@ -1,0 +1,224 @@
+"""Moves servers between files: changes all files or none, and takes that back. Blocks.
+
+`project_files.py` and `user_files.py` say which files.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lm_tools_bridge.client_setup.adoption.decision import Adoption, decide
+from lm_tools_bridge.client_setup.adoption.project_file_formats import ServersFile
+from lm_tools_bridge.client_setup.change import Change
+from lm_tools_bridge.client_setup.editing import file_access, undo_records
+from lm_tools_bridge.client_setup.editing.file_access import FileState
+from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
+from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.client_setup.workbench import Planned
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine.files.private_files import LockTimeout, UnsafePathError
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAdoption:
+    """An adoption, and the changes of files that carry it out."""
+
+    adoption: Adoption
+    files: tuple[Planned, ...]
+
+
+class AdoptionFiles(ABC):
+    """Files with servers, and the `workspace.toml` that they move to.
+
+    Attributes:
+        root: the folder that paths start from.
+        state_dir: the folder with the undo records.
+        target: the path of the `workspace.toml`.
+    """
+
+    root: Path
+    state_dir: Path
+    target: str
+
+    @property
+    @abstractmethod
+    def files(self) -> Sequence[ServersFile]:
+        """Where servers may be, the one with precedence first."""
+
+    @property
+    @abstractmethod
+    def _name(self) -> str:
+        """The name of the undo record."""
+
+    def _read(self, path: str) -> FileState | Refusal:
+        return file_access.read(self.root / path)
+
+    def read(self) -> dict[str, FileState] | Refusal:
+        """Every file by its path, also those that do not exist."""
+        states: dict[str, FileState] = {}
+        for path in dict.fromkeys((self.target, *(file.path for file in self.files))):
+            state = self._read(path)
+            if isinstance(state, Refusal):
+                return state
+            same = next((name for name, one in states.items() if one.target == state.target), None)
+            if same is not None:
+                text = f"{path} and {same} are the same file"
+                return Refusal(
+                    "same_file", text, f"replace the link {path} by a file of its own, or remove it"
+                )
+            states[path] = state
+        return states
+
+    def plan(self, names: Collection[str] = ()) -> PlannedAdoption | Refusal:
+        """What would move, and how the files would change."""
+        states = self.read()
+        if isinstance(states, Refusal):
+            return states
+        contents = {path: state.content for path, state in states.items()}
+        adoption = decide(contents, names, self.files, self.target)
+        if isinstance(adoption, Refusal):
+            return adoption
+        files = tuple(Planned(states[path], change.after) for path, change in adoption.changes.items())
+        refused = next(filter(None, (file_access.writable(one.state) for one in files)), None)
+        return refused or PlannedAdoption(adoption, files)
+
+    def adopt(self, planned: PlannedAdoption) -> Refusal | None:
+        """Write all files, or none if one of them fails, and remember the bytes."""
+        return self._locked(lambda: self._adopt(planned.files))
+
+    def plan_undo(self) -> tuple[Planned, ...] | Refusal:
+        """How the files would be restored; `changed_since` if one is no longer what was written."""
+        try:
+            records = undo_records.load_set(self.state_dir, self._name)
+        except (OSError, UnsafePathError) as error:
+            return Refusal("no_undo", f"the undo record cannot be read: {error}", "edit the files by hand")
+        if not records:
+            return Refusal("no_undo", f"nothing to undo in {self.root}", "look at the files, or at git diff")
+        changed = self.changed_since(records)
+        if changed:
+            files = ", ".join(str(state.path) for state, _ in changed)
+            return Refusal("changed_since", f"changed since: {files}", "edit the files by hand")
+        planned = []
+        for record in records:
+            state = self._read(str(record.path))
+            if isinstance(state, Refusal):
+                return state
+            if state.content != record.before:
+                planned.append(Planned(state, record.before, record.folders))
+        return tuple(planned)
+
+    def changed_since(self, records: Sequence[UndoRecord] | None = None) -> list[tuple[FileState, bytes]]:
+        """The files that are neither what was written nor what was there before, with what was written."""
+        if records is None:
+            records = undo_records.load_set(self.state_dir, self._name)
+        found = []
+        for record in records:
+            state = self._read(str(record.path))
+            if isinstance(state, FileState) and state.content not in (record.after, record.before):
+                found.append((state, record.after))
+        return found
+
+    def undo(self, planned: Sequence[Planned]) -> Refusal | None:
+        """Restore all files, or none if one of them fails, and forget the change."""
+        return self._locked(lambda: self._undo(planned))
+
+    def _locked(self, work: Callable[[], Refusal | None]) -> Refusal | None:
+        folder = self.state_dir / undo_records.FOLDER
+        try:
+            private_files.make_private(self.state_dir)
+            private_files.make_private(folder)
+            with private_files.locked(folder / "lock"):
+                return work()
+        except (OSError, UnsafePathError, LockTimeout) as error:
+            return file_access.unusable_state(error)
+
+    def _adopt(self, files: Sequence[Planned]) -> Refusal | None:
+        old = undo_records.load_set(self.state_dir, self._name)
+        self._remember(files, {})
+        try:
+            made = write_all(files)
+        except BaseException:
+            self._restore_record(files, old)
+            raise
+        if isinstance(made, Refusal):
+            self._restore_record(files, old)
+            return made
+        self._remember(files, made)
+        return None
+
+    def _restore_record(self, files: Sequence[Planned], old: Sequence[UndoRecord]) -> None:
+        """Take back `_remember`, unless a file could not be restored: the new record has its bytes."""
+        if any(_content(one.state) != one.state.content for one in files):
+            return
+        if old:
+            undo_records.save_set(self.state_dir, self._name, old)
+        else:
+            undo_records.forget(self.state_dir, self._name)
+
+    def _remember(self, files: Sequence[Planned], folders: Mapping[Path, Sequence[Path]]) -> None:
+        records = [
+            UndoRecord(
+                one.state.path, one.state.content, one.after or b"", tuple(folders.get(one.state.path, ()))
+            )
+            for one in files
+        ]
+        undo_records.save_set(self.state_dir, self._name, records)
+
+    def _undo(self, files: Sequence[Planned]) -> Refusal | None:
+        made = write_all(files)
+        if isinstance(made, Refusal):
+            return made
+        undo_records.forget(self.state_dir, self._name)
+        return None
+
+
+def write_all(files: Sequence[Planned]) -> dict[Path, list[Path]] | Refusal:
+    """Write every file, or restore those that were written if one fails; the folders made for each file."""
+    made: dict[Path, list[Path]] = {}
+    for number, planned in enumerate(files):
+        try:
+            written = _write(planned)
+        except BaseException:  # Ctrl-C
+            _roll_back(files[: number + 1], made)
+            raise
+        if isinstance(written, Refusal):
+            lost = "".join(f"; {one}" for one in _roll_back(files[:number], made))
+            return replace(written, message=written.message + lost)
+        made[planned.state.path] = written
+    return made
+
+
+def _write(planned: Planned) -> list[Path] | Refusal:
+    if planned.after is not None:
+        return file_access.replace(planned.state, Change(planned.state.content, planned.after))
+    return file_access.delete(planned.state, list(planned.folders)) or []
+
+
+def _content(before: FileState) -> bytes | None:
+    state = file_access.read_again(before)
+    return state.content if isinstance(state, FileState) else None
+
+
+def _roll_back(written: Sequence[Planned], made: Mapping[Path, Sequence[Path]]) -> list[str]:
+    """Restore files; returns why some could not be restored."""
+    lost = []
+    for planned in reversed(written):
+        path = planned.state.path
+        now = file_access.read_again(planned.state)
+        back = now if isinstance(now, Refusal) else _restored(now, planned, made.get(path, ()))
+        if isinstance(back, Refusal):
+            lost.append(f"{path} could not be restored ({back.message}); try: lmtb adopt --undo")
+    return lost
+
+
+def _restored(now: FileState, planned: Planned, folders: Sequence[Path]) -> list[Path] | Refusal:
+    if now.content == planned.state.content:
+        return []
+    if now.content != planned.after:
+        return Refusal(
+            "changed_meanwhile", f"{now.path} was changed by another program meanwhile", "try again"
+        )
+    return _write(Planned(now, planned.state.content, tuple(folders)))

@@ -1,0 +1,226 @@
+"""The verb adopt: moves servers of clients' files into a `workspace.toml`, and back again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import click
+
+from lm_tools_bridge.client_setup.adoption.decision import USER_FILE, WORKSPACE_FILE, Adoption, Server
+from lm_tools_bridge.client_setup.adoption.project_entry import LEADS_TO_US
+from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
+from lm_tools_bridge.client_setup.adoption.user_files import UserFiles
+from lm_tools_bridge.client_setup.cli.context import user_machine
+from lm_tools_bridge.client_setup.cli.presentation import diff_lines, short, show_diff
+from lm_tools_bridge.client_setup.clients import CLIENTS
+from lm_tools_bridge.client_setup.configured_entries import configuration_of
+from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.client_setup.secret_texts import secrets_of
+from lm_tools_bridge.client_setup.workbench import Planned
+from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from manager.cli.output.manager_access import user_paths
+from manager.cli.output.workspace_options import cwd_option
+from manager.cli.workspace_command import root_of
+
+
+@click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--user", is_flag=True, help="Move servers of your own files, for all projects.")
+@click.option("--undo", is_flag=True, help="Restore all files byte for byte as they were before.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@cwd_option
+@json_option
+@click.pass_context
+def adopt(ctx: click.Context, /, names: tuple[str, ...], user: bool, undo: bool, **options: bool) -> None:
+    """Move servers that clients start themselves into a workspace.toml.
+
+    Without --user, reads the project's .mcp.json, .vscode/mcp.json and .cursor/mcp.json, and writes its
+    workspace.toml. With --user, reads the files of Claude Code, Codex, Gemini CLI, opencode, VS Code and
+    Cursor in your home folder, and writes your own workspace.toml, which counts in all projects. Afterwards,
+    these clients start no second copy of the servers.
+
+    Shows the change of every file and asks; writes all files or none. A server that workspace.toml cannot
+    express stays where it is. Without NAME, all servers move.
+    """
+    if undo and names:
+        raise click.UsageError("--undo restores all files: it takes no names")
+    if user and ctx.obj is not None:
+        raise click.UsageError("--user is about no project: it takes no --cwd")
+    command = _Command(_user_files() if user else _project_files(ctx.obj), **options)
+    if undo:
+        command.undo()
+    else:
+        command.adopt(names)
+
+
+def _project_files(cwd: Path | None) -> ProjectFiles:
+    return ProjectFiles(Path(root_of(cwd)), user_paths().state_dir)
+
+
+def _user_files() -> UserFiles:
+    paths = user_paths()
+    return UserFiles(user_machine(), paths.state_dir, str(paths.config_dir / USER_FILE))
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """One run of the verb, with its options."""
+
+    files: ProjectFiles | UserFiles
+    dry_run: bool
+    yes: bool
+    as_json: bool
+
+    @property
+    def _is_user(self) -> bool:
+        return isinstance(self.files, UserFiles)
+
+    def adopt(self, names: Sequence[str]) -> None:
+        planned = self.files.plan(names)
+        if isinstance(planned, Refusal):
+            _fail(planned)
+        adoption = planned.adoption
+        self._check_names(names, adoption)
+        self._show(planned.files, adoption)
+        if not adoption.moved:
+            nothing = (
+                "clients start no servers of your own files"
+                if self._is_user
+                else "clients start no servers here"
+            )
+            why = "" if self._left(adoption) else f": {nothing}"
+            self._end("unchanged", f"nothing to move{why}", (), adoption)
+        elif self._may(planned.files):
+            refused = self.files.adopt(planned)
+            if refused is not None:
+                _fail(refused)
+            self._end("done", self._next_steps(adoption), planned.files, adoption)
+        else:
+            result: _Result = "planned" if self.dry_run else "declined"
+            self._end(result, "nothing was written", planned.files, adoption)
+
+    def undo(self) -> None:
+        planned = self.files.plan_undo()
+        if isinstance(planned, Refusal):
+            self._show_changed_since(planned)
+            _fail(planned)
+        self._show(planned)
+        if not self._may(planned):
+            self._end("planned" if self.dry_run else "declined", "nothing was written", planned)
+            return
+        refused = self.files.undo(planned)
+        if refused is not None:
+            _fail(refused)
+        restored = ", ".join(short(one.state.path) for one in planned)
+        self._end("done", f"restored: {restored or 'nothing, all files are as they were'}", planned)
+
+    def _check_names(self, names: Sequence[str], adoption: Adoption) -> None:
+        unknown = sorted(set(names) - {one.name for one in adoption.servers})
+        if unknown:
+            text = f"no client file of {short(self.files.root)} has a server named {', '.join(unknown)}"
+            step = f"see what can be moved: lmtb adopt{' --user' * self._is_user} --dry-run"
+            raise Failure(text, step, reason="unknown_server")
+
+    def _show(self, files: Sequence[Planned], adoption: Adoption | None = None) -> None:
+        if self.as_json:
+            return
+        secrets = self._secrets(files)
+        for file in files:
+            show_diff(file.state.path, file.state.content, file.after, secrets=secrets)
+        for one in self._left(adoption) if adoption is not None else ():
+            say(f"stays in {_where(one)}: {one.name}: {one.reason}")
+        if self._is_user and files:
+            say("close these clients first: one that runs may write its old content over the change")
+
+    def _left(self, adoption: Adoption) -> list[Server]:
+        """The servers to name. Of the user's files, our own entry belongs there."""
+        return [one for one in adoption.left if not (self._is_user and one.reason == LEADS_TO_US)]
+
+    def _secrets(self, files: Sequence[Planned]) -> frozenset[str] | None:
+        """What to mask in the changes; None for a project, whose files others read as well."""
+        if not self._is_user:
+            return None
+        contents = [(one.state.path.name, text) for one in files for text in (one.state.content, one.after)]
+        return secrets_of(contents)
+
+    def _show_changed_since(self, refusal: Refusal) -> None:
+        if refusal.reason == "changed_since" and not self.as_json:
+            for state, written in self.files.changed_since():
+                planned = Planned(state, written)
+                show_diff(state.path, written, state.content, secrets=self._secrets([planned]))
+
+    def _may(self, files: Sequence[Planned]) -> bool:
+        if self.dry_run or self.yes or not files:
+            return not self.dry_run
+        question = f"Change {'this file' if len(files) == 1 else f'these {len(files)} files'}?"
+        step = "look at the changes with --dry-run, then repeat the command with --yes"
+        return confirm(question, "this changes files", step=step)
+
+    def _next_steps(self, adoption: Adoption) -> str:
+        names = ", ".join(dict.fromkeys(one.name for one in adoption.moved))
+        if isinstance(self.files, UserFiles):
+            target, option, step = short(Path(self.files.target)), "--user", self._user_step(adoption)
+        else:
+            here = shlex.quote(str(self.files.root))
+            target, option = WORKSPACE_FILE, f"--cwd {here}"
+            step = f"allow them to run with: lmtb trust {here}"
+        return f"moved to {target}: {names}\n  undo: lmtb adopt --undo {option}\nNext step: {step}"
+
+    def _user_step(self, adoption: Adoption) -> str:
+        """Clients lose what moved until they have us."""
+        moved = {one.file.client for one in adoption.moved}
+        machine = user_machine()
+        without = [
+            client.id
+            for client in CLIENTS
+            if client.title in moved and not configuration_of(client, machine, Path.cwd(), None).entries
+        ]
+        add = (
+            f"connect these clients to LM Tools Bridge: lmtb client add {' '.join(without)}; then "
+            if without
+            else ""
+        )
+        return f"{add}restart {', '.join(sorted(moved))}, and look with: lmtb doctor"
+
+    def _end(
+        self, result: _Result, text: str, files: Sequence[Planned], adoption: Adoption | None = None
+    ) -> None:
+        if self.as_json:
+            print_json({"result": result, **self._as_json(files, adoption)})
+        else:
+            say(*text.split("\n"))
+
+    def _as_json(self, files: Sequence[Planned], adoption: Adoption | None) -> dict[str, Any]:
+        secrets = self._secrets(files)
+        changes = [
+            {"file": str(path), "diff": list(diff_lines(path, one.state.content, one.after, secrets=secrets))}
+            for one in files
+            for path in [one.state.path]
+        ]
+        if adoption is None:
+            return {"files": changes}
+        moved = [
+            {"name": one.name, "file": one.file.path, "project": one.file.project} for one in adoption.moved
+        ]
+        left = [
+            {"name": one.name, "file": one.file.path, "project": one.file.project, "reason": one.reason}
+            for one in self._left(adoption)
+        ]
+        return {"files": changes, "moved": moved, "left": left}
+
+
+def _where(one: Server) -> str:
+    where = short(Path(one.file.path))
+    return where if one.file.project is None else f"{where} (for {short(Path(one.file.project))})"
+
+
+_Result = Literal["done", "planned", "declined", "unchanged"]
+
+
+def _fail(refusal: Refusal) -> NoReturn:
+    raise Failure(refusal.message, refusal.next_step, reason=refusal.reason)

@@ -1,0 +1,184 @@
+"""Shows planned changes of clients' files, asks, carries them out, and says what to do next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from lm_tools_bridge.client_setup.change import Unchanged
+from lm_tools_bridge.client_setup.cli.context import running_port
+from lm_tools_bridge.client_setup.cli.presentation import diff_lines, refusal_json, short, show_diff
+from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer, needs_manager
+from lm_tools_bridge.client_setup.clients import Client
+from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.client_setup.workbench import ClientFiles, Planned
+from lm_tools_bridge.terminal.command_line import Failure, confirm, print_json, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.waiting import waiting
+from manager import exit_codes
+from manager.cli.output.manager_access import user_paths
+
+Verb = Literal["add", "update", "remove", "undo"]
+Plan = Callable[[Client], Planned | Unchanged | Refusal]
+_DONE: dict[Verb, str] = {
+    "add": "added to",
+    "update": "updated in",
+    "remove": "removed from",
+    "undo": "restored",
+}
+_OWN_FOLDERS: Final = ("LMTB_CONFIG_DIR", "LMTB_STATE_DIR", "LMTB_RUNTIME_DIR")
+"""Without them, `lmtb connect` looks for the manager of the usual folders."""
+_WRITES: Final = frozenset({"add", "update"})
+_NOTHING: dict[Verb, str] = {
+    "add": "already configured",
+    "update": "nothing to do",
+    "remove": "not configured",
+    "undo": "nothing to undo",
+}
+
+
+class Changes:
+    """Runs one command over several clients; one that is refused does not hinder the others.
+
+    Args:
+        files: the clients' files.
+        verb: what is done.
+        plan: plans the change of one client's file.
+        yes: whether not to ask.
+        dry_run: whether to show changes only.
+        as_json: whether to print one JSON value at the end.
+        offer: of the service, where clients are added.
+    """
+
+    def __init__(
+        self,
+        files: ClientFiles,
+        verb: Verb,
+        plan: Plan,
+        *,
+        yes: bool,
+        dry_run: bool,
+        as_json: bool,
+        offer: ServiceOffer | None = None,
+    ) -> None:
+        self._offer = offer
+        self._files = files
+        self._verb = verb
+        self._plan = plan
+        self._yes = yes
+        self._dry_run = dry_run
+        self._as_json = as_json
+
+    def run(self, clients: list[Client]) -> None:
+        """Do it. Exits with 1 if one client was refused."""
+        if self._offer is not None and not self._dry_run:
+            self._offer.check()
+        results = [self._one(client) for client in clients]
+        if self._offer is not None and not self._dry_run:
+            pairs = zip(clients, results, strict=True)
+            self._offer.finish([client for client, result in pairs if result["result"] == "done"])
+        problems = [result["problem"] for result in results if result["result"] == "refused"]
+        if self._verb in _WRITES and not self._dry_run:
+            self._check(clients, results)
+        if problems and self._as_json:
+            first = problems[0]
+            text = f"{len(problems)} of {len(results)} clients were refused; the first: {first['message']}"
+            raise Failure(text, first["nextStep"], reason=first["reason"], members={"clients": results})
+        if self._as_json:
+            print_json({"clients": results})
+        elif self._verb == "add" and any(result["result"] == "done" for result in results):
+            self._say_next_steps(clients)
+        if problems:
+            raise SystemExit(exit_codes.FAILED)
+
+    def _check(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
+        """Do what each configured client does, and add to its result what it would see."""
+        pairs = zip(clients, results, strict=True)
+        rows = {one.id: row for one, row in pairs if row["result"] in {"done", "unchanged"}}
+        if not rows or running_port() != self._files.endpoint.port:
+            return
+        from lm_tools_bridge.doctor import client_checks  # the other verbs do not need it
+        from lm_tools_bridge.doctor.findings import Situation, shown
+
+        situation = Situation.of(user_paths())
+        with waiting("checking what they see"), suppress(Failure):
+            for one, findings in client_checks.findings_of(situation, [c for c in clients if c.id in rows]):
+                rows[one.id]["checks"] = [finding.as_json() for finding in findings]
+                say(*(view for finding in findings for view in shown(finding)))
+
+    def _one(self, client: Client) -> dict[str, Any]:
+        planned = self._plan(client)
+        if isinstance(planned, Refusal):
+            return self._refused(client, planned)
+        if isinstance(planned, Unchanged):
+            self._say(f"{client.title}: {_NOTHING[self._verb]}")
+            return {"client": client.id, "result": "unchanged"}
+        self._show(planned)
+        result = {
+            "client": client.id,
+            "file": str(planned.state.path),
+            "diff": list(diff_lines(planned.state.path, planned.state.content, planned.after)),
+        }
+        if self._dry_run:
+            return {**result, "result": "planned"}
+        if not self._may(client, planned):
+            self._say(f"{client.title}: left as it is")
+            return {**result, "result": "declined"}
+        refused = self._files.carry_out(client, planned, undo=self._verb == "undo")
+        if refused is not None:
+            return {**result, **self._refused(client, refused)}
+        self._say_done(client, planned)
+        return {**result, "result": "done"}
+
+    def _may(self, client: Client, planned: Planned) -> bool:
+        if self._yes:
+            return True
+        question = f"Change {short(planned.state.path)}?"
+        if self._offer is not None:
+            return self._offer.may_change(client, question)
+        step = "look at the change with --dry-run, then repeat the command with --yes"
+        return confirm(question, "this changes a file", step=step)
+
+    def _show(self, planned: Planned) -> None:
+        if not self._as_json:
+            show_diff(planned.state.path, planned.state.content, planned.after)
+
+    def _refused(self, client: Client, refusal: Refusal) -> dict[str, Any]:
+        if not self._as_json:
+            if refusal.reason == "changed_since" and (change := self._files.changed_since(client)):
+                show_diff(self._files.overview(client).file, change.before, change.after)
+            problem = Note(f"{client.title}: {refusal.message}", Tone.BAD)
+            say(problem, f"Next step: {refusal.next_step}", err=True)
+            if refusal.reason == "unsupported_form" and self._verb in _WRITES:
+                say(f"The entry, to be pasted: lmtb client show {client.id}", err=True)
+        return {"client": client.id, "result": "refused", "problem": refusal_json(refusal)}
+
+    def _say_done(self, client: Client, planned: Planned) -> None:
+        done = "deleted the new file" if planned.after is None else _DONE[self._verb]
+        self._say(f"{client.title}: {done} {short(planned.state.path)}")
+        if self._verb in _WRITES and client.note:
+            self._say(f"  note: {client.note}")
+        own = [name for name in _OWN_FOLDERS if os.environ.get(name)]
+        if self._verb in _WRITES and own and not needs_manager(client, self._files.endpoint):
+            self._say(f"  note: {client.title} may not pass on {', '.join(own)}: add it to env of the entry")
+        if self._verb != "undo":
+            self._say(f"  undo: lmtb client remove --undo {client.id}")
+
+    def _say_next_steps(self, clients: list[Client]) -> None:
+        port, endpoint = running_port(), self._files.endpoint
+        name = clients[0].title if len(clients) == 1 else "a client"
+        step = f"start {name} in a project. If tools are missing: lmtb doctor"
+        if port is None and any(needs_manager(client, endpoint) for client in clients):
+            self._say("Next step: start the manager with: lmtb up")
+            self._say(f"Then {step}")
+            return
+        if port not in {None, endpoint.port}:
+            self._say(f"note: the running manager has another port: {port}")
+        self._say(f"Next step: {step}")
+
+    def _say(self, text: str) -> None:
+        if not self._as_json:
+            say(text)

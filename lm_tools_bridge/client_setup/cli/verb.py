@@ -1,0 +1,214 @@
+"""The verb client: connects coding agents by adding this server to their configuration files."""
+
+from __future__ import annotations
+
+import json
+from copy import copy
+from typing import Any, Final
+
+import click
+
+from lm_tools_bridge.client_setup import entries
+from lm_tools_bridge.client_setup.change import ENTRY_NAME
+from lm_tools_bridge.client_setup.cli.changes import Changes
+from lm_tools_bridge.client_setup.cli.context import client_files, named
+from lm_tools_bridge.client_setup.cli.presentation import as_json as overview_json
+from lm_tools_bridge.client_setup.cli.presentation import client_table, configured, entry_text, short
+from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer
+from lm_tools_bridge.client_setup.clients import CLIENTS, Client
+from lm_tools_bridge.client_setup.entry_upgrade import Entry, upgraded
+from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview
+from lm_tools_bridge.terminal.command_line import Command, Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.text.printable import printable
+from manager.cli.completion import suggestions
+
+_OURS: Final = frozenset({"current", "outdated"})
+_NO_PORT: Final = 1
+"""Stands for the port where an entry is only removed."""
+
+
+def _port_option(command: Command) -> Command:
+    return click.option(
+        "--port",
+        type=click.IntRange(1, 65535),
+        help="The manager's port; default: that of the running manager, else the configured one.",
+    )(command)
+
+
+def _update_options(command: Command) -> Command:
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Show the change, and write nothing."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    ):
+        command = option(command)
+    return command
+
+
+def _change_options(command: Command) -> Command:
+    force = click.option("--force", is_flag=True, help="Also change an entry that is not ours.")
+    return _update_options(force(command))
+
+
+@click.group()
+def client() -> None:
+    """Connect coding agents: add this server to their configuration files.
+
+    Comments, order and indentation of the files stay. Every change can be undone.
+    """
+
+
+@client.command(name="list")
+@_port_option
+@json_option
+def list_clients(port: int | None, as_json: bool) -> None:
+    """List the known clients: found here, our entry, file.
+
+    A client is found if its program is on the PATH, or its folder exists. ENTRY is `outdated` if update would
+    change it, `other` if an entry of our name leads elsewhere, and `unknown` if the file cannot be used.
+    """
+    files = client_files(port)
+    rows = [(one, files.overview(one)) for one in CLIENTS]
+    if as_json:
+        address = files.endpoint.address()
+        print_json({"address": address, "clients": [overview_json(*row) for row in rows]})
+        return
+    say(client_table(rows))
+    problems = [one.refusal for _, one in rows if one.refusal is not None]
+    for problem in problems:
+        say("", problem.message, f"  -> {problem.next_step}")
+    say("", "add one with: lmtb client add CLIENT; any other client: lmtb client show other")
+
+
+@client.command()
+@click.argument("name", metavar="CLIENT", shell_complete=suggestions.clients)
+@_port_option
+@json_option
+def show(name: str, port: int | None, as_json: bool) -> None:
+    """Show a client's entry, or the one that add would write.
+
+    For a client that is not listed, CLIENT is `other`: shows an entry that most clients understand.
+    """
+    if name.lower() == "other":
+        _show_generic(client_files(port), as_json)
+        return
+    (chosen,) = named([name])
+    files = client_files(port)
+    overview = files.overview(chosen)
+    wanted = chosen.entry(files.endpoint)
+    if as_json:
+        about = {**overview_json(chosen, overview), "entry": overview.entry, "wanted": wanted}
+        print_json({"name": ENTRY_NAME, "path": list(chosen.form.path), **about})
+        return
+    say(f"{chosen.title}: {short(overview.file)}")
+    _show_entry(chosen, overview, wanted)
+    undo = f"lmtb client remove --undo {chosen.id}" if overview.can_undo else "not available"
+    say("", f"undo: {undo}")
+
+
+@client.command()
+@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
+@click.option("--all", "everything", is_flag=True, help="All clients that are installed.")
+@click.option(
+    "--service/--no-service",
+    default=None,
+    help="Whether to install the service that starts the manager at login. [default: ask; with --yes, no]",
+)
+@_change_options
+@_port_option
+@json_option
+def add(
+    names: tuple[str, ...],
+    everything: bool,
+    service: bool | None,
+    force: bool,
+    port: int | None,
+    **options: Any,
+) -> None:
+    """Add this server to a client's file, after showing the change.
+
+    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. Where a
+    client needs a running manager and no service starts it at login, the service is offered, too. If a
+    manager runs, each client is then played in the current folder, as by `lmtb doctor`.
+    """
+    chosen = named(names)
+    files = client_files(port)
+    found = [one for one in CLIENTS if files.is_installed(one)]
+    if bool(names) == everything:
+        here = f"; found here: {', '.join(one.id for one in found)}" if found else "; see: lmtb client list"
+        raise click.UsageError(f"name clients, or use --all{here}")
+    if everything:
+        chosen = found
+    if not chosen:
+        text = "no known client is installed"
+        raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
+    options["offer"] = ServiceOffer(service, files.endpoint)
+    _changes(files, "add", lambda one: files.plan_addition(one, force=force), options).run(chosen)
+
+
+install = copy(add)
+install.name, install.hidden = "install", True
+client.add_command(install)
+
+
+@client.command()
+@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
+@_update_options
+@_port_option
+@json_option
+def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
+    """Bring our entries up to date: what add writes today, with what you added yourself.
+
+    Without CLIENT, those of all clients that have one. Nothing is added where there is none.
+    """
+    files = client_files(port)
+    chosen = named(names) or [one for one in CLIENTS if files.overview(one).state in _OURS]
+    if not chosen:
+        raise Failure("no client is configured", "add one with: lmtb client add CLIENT", reason="no_client")
+    _changes(files, "update", files.plan_update, options).run(chosen)
+
+
+@client.command()
+@click.argument("names", metavar="CLIENT...", nargs=-1, required=True, shell_complete=suggestions.clients)
+@click.option("--undo", is_flag=True, help="Restore the file byte for byte as it was before the last change.")
+@_change_options
+@json_option
+def remove(names: tuple[str, ...], undo: bool, force: bool, **options: Any) -> None:
+    """Take this server out of a client's file, after showing the change."""
+    chosen = named(names)
+    files = client_files(_NO_PORT)
+    if undo:
+        _changes(files, "undo", files.plan_undo, options).run(chosen)
+    else:
+        _changes(files, "remove", lambda one: files.plan_removal(one, force=force), options).run(chosen)
+
+
+def _changes(files: ClientFiles, verb: Any, plan: Any, options: Any) -> Changes:
+    return Changes(files, verb, plan, **options)
+
+
+def _show_entry(chosen: Client, overview: Overview, wanted: Entry) -> None:
+    refusal = overview.refusal
+    if refusal is not None:
+        say(Note(refusal.message, Tone.BAD), f"  -> {refusal.next_step}")
+    if overview.entry is not None:
+        say(f"configured: {configured(overview)}. The entry is:", "")
+        click.echo(printable(entry_text(chosen, overview.entry), lines=True))
+    if overview.state == "current":
+        return
+    verb = "update" if overview.state == "outdated" else "add"
+    wanted = upgraded(overview.entry or {}, wanted) if verb == "update" else wanted
+    say("", f"`lmtb client {verb} {chosen.id}` would write:", "")
+    click.echo(printable(entry_text(chosen, wanted), lines=True))
+
+
+def _show_generic(files: ClientFiles, as_json: bool) -> None:
+    address, program = files.endpoint.address(), entries.program(files.endpoint)
+    if as_json:
+        print_json({"name": ENTRY_NAME, "http": {"url": address}, "stdio": program})
+        return
+    say("A client that supports HTTP needs this address:", "", f"  {address}", "")
+    say("Add ?cwd= and the client's variable for the project's folder, if it has one.")
+    say("", "Most clients without HTTP support understand this:", "")
+    click.echo(json.dumps({"mcpServers": {ENTRY_NAME: program}}, indent=2))

@@ -1,0 +1,107 @@
+"""Remembers the bytes of files from before their last change, to restore them. Blocks.
+
+A record belongs to a client, or to a project with several files.
+
+The records may have tokens of other servers in them: they are files of mode 0600 in a folder of mode 0700.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.machine.files import private_files
+
+FOLDER: Final = "client-files"
+_MAX_RECORD: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """One change.
+
+    Attributes:
+        path: the file that was changed.
+        before: its content before; None if there was no file.
+        after: its content after.
+        folders: the folders that were made for it, outermost first.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes
+    folders: tuple[Path, ...] = ()
+
+
+def save(state_dir: Path, client: str, record: UndoRecord) -> None:
+    """Remember the last change of a client's file.
+
+    Raises:
+        OSError, UnsafePathError: the record cannot be written.
+    """
+    save_set(state_dir, client, [record])
+
+
+def save_set(state_dir: Path, name: str, records: Sequence[UndoRecord]) -> None:
+    """Remember one change of several files. Raises like `save`."""
+    folder = state_dir / FOLDER
+    private_files.make_private(state_dir)
+    private_files.make_private(folder)
+    values = [_value(record) for record in records]
+    content = json.dumps(values[0] if len(values) == 1 else values).encode()
+    private_files.write(_file(state_dir, name), content)
+
+
+def load(state_dir: Path, client: str) -> UndoRecord | None:
+    """The last change of a client's file; None if there is none, or its record is damaged.
+
+    Raises:
+        OSError, UnsafePathError: the record cannot be read, or is not the user's own.
+    """
+    records = load_set(state_dir, client)
+    return records[0] if len(records) == 1 else None
+
+
+def load_set(state_dir: Path, name: str) -> list[UndoRecord]:
+    """The last change of several files; empty without a usable record. Raises like `load`."""
+    content = private_files.read(_file(state_dir, name), _MAX_RECORD)
+    if content is None:
+        return []
+    try:
+        values = json.loads(content)
+        return [_record(value) for value in (values if isinstance(values, list) else [values])]
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        return []
+
+
+def _value(record: UndoRecord) -> dict[str, Any]:
+    return {
+        "path": str(record.path),
+        "before": None if record.before is None else base64.b64encode(record.before).decode(),
+        "after": base64.b64encode(record.after).decode(),
+        "folders": [str(one) for one in record.folders],
+    }
+
+
+def _record(value: Any) -> UndoRecord:
+    before = value["before"]
+    return UndoRecord(
+        Path(value["path"]),
+        None if before is None else base64.b64decode(before, validate=True),
+        base64.b64decode(value["after"], validate=True),
+        tuple(Path(one) for one in value["folders"]),
+    )
+
+
+def forget(state_dir: Path, client: str) -> None:
+    """Delete the record of a client."""
+    _file(state_dir, client).unlink(missing_ok=True)
+
+
+def _file(state_dir: Path, client: str) -> Path:
+    return state_dir / FOLDER / f"{client}.json"

@@ -1,0 +1,174 @@
+"""Changes the servers of a YAML file, which has them as a list of objects with names. Pure.
+
+A server is added and removed as lines of text, which the parser has told; every other line stays. The result
+is parsed and compared. What is written in another form is left to its user.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lm_tools_bridge.client_setup.refusals import FormProblem, SyntaxProblem
+
+Problem = SyntaxProblem | FormProblem
+_NO_FILE: Final = FormProblem(
+    "unsupported_form",
+    "it is missing or empty, and servers alone are no configuration: start the client once",
+)
+_BY_HAND: Final = FormProblem("unsupported_form", "it is written in a form that cannot be changed safely")
+
+
+def value_at(text: str, path: Sequence[str]) -> Any | Problem:
+    """The value at a path of names; None if it is missing. Objects of a list are named by their `name`."""
+    value = _parsed(text)
+    for depth, key in enumerate(path):
+        if value is None or isinstance(value, SyntaxProblem):
+            return value
+        if not isinstance(value, dict):
+            return FormProblem("not_an_object", f"{'.'.join(path[:depth]) or 'the file'} is not an object")
+        value = _named(value.get(key))
+    return value
+
+
+def with_server(text: str, path: tuple[str, str], entry: Mapping[str, Any]) -> str | Problem:
+    """The text with a server at (list, name), in the place of the one of this name or as the first."""
+    whole = _parsed(text)
+    if not isinstance(whole, dict):
+        return _NO_FILE if whole is None else _BY_HAND
+    container, name = path
+    server = {"name": name, **entry}
+    if container not in whole:
+        newline = _newline(text)
+        gap = "" if not text or text.endswith("\n") else newline
+        changed = text + gap + f"{container}:{newline}" + _block(server, 2, newline)
+        return _checked(text, changed, {**whole, container: [server]})
+    place = _Place.of(text, container)
+    servers = whole[container] or []
+    index = _index(servers, name)
+    if place is None:
+        return _BY_HAND
+    if index is None:
+        first, last, expected = place.key_line + 1, place.key_line, [server, *servers]
+    else:
+        (first, last), expected = place.items[index], [*servers[:index], server, *servers[index + 1 :]]
+    return _checked(text, _put(text, place, first, last, server), {**whole, container: expected})
+
+
+def without_server(text: str, path: tuple[str, str]) -> str | Problem:
+    """The text without the server at (list, name), which must exist; a list without servers goes, too."""
+    whole, place = _parsed(text), _Place.of(text, path[0])
+    if not isinstance(whole, dict) or place is None:
+        return _BY_HAND
+    servers = whole[path[0]]
+    index = _index(servers, path[1])
+    if index is None:
+        return _BY_HAND
+    first, last = place.items[index]
+    rest = [*servers[:index], *servers[index + 1 :]]
+    expected = {**whole, path[0]: rest} if rest else {k: v for k, v in whole.items() if k != path[0]}
+    lines = text.splitlines(keepends=True)
+    kept = [*lines[:first], *lines[last + 1 :]]
+    if not rest:
+        del kept[place.key_line]
+    return _checked(text, "".join(kept), expected)
+
+
+def text_of(container: str, name: str, entry: Mapping[str, Any]) -> str:
+    """A list with one server, as it stands in a file."""
+    return f"{container}:\n{_block({'name': name, **entry}, 2, chr(10))}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a list is in a text.
+
+    Attributes:
+        key_line: the line with its name and nothing else.
+        indent: the columns in front of its items.
+        items: the first and the last line of each item.
+    """
+
+    key_line: int
+    indent: int
+    items: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, text: str, container: str) -> _Place | None:
+        """The place of a list whose items begin lines of their own; None for another form."""
+        import yaml
+
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        pairs = root.value if isinstance(root, yaml.MappingNode) else []
+        key, node = next((pair for pair in pairs if pair[0].value == container), (None, None))
+        lines = text.splitlines()
+        if key is None or lines[key.start_mark.line].partition("#")[0].rstrip() != f"{container}:":
+            return None
+        if not isinstance(node, yaml.SequenceNode):
+            return cls(key.start_mark.line, 2, [])
+        indent = node.start_mark.column
+        items = [(item.start_mark.line, _last_line(item)) for item in node.value]
+        dashed = all(lines[first].startswith(f"{' ' * indent}- ") for first, _ in items)
+        return cls(key.start_mark.line, indent, items) if dashed and not node.flow_style else None
+
+
+def _last_line(node: Any) -> int:
+    """The last line with a part of a node; the marks of collections are behind the comments after them."""
+    if isinstance(node.value, str):
+        line, column = int(node.end_mark.line), node.end_mark.column
+        return line - 1 if column == 0 and line > node.start_mark.line else line
+    parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+    lines = [_last_line(part) for part in parts]
+    return max(lines, default=int(node.end_mark.line))
+
+
+def _put(text: str, place: _Place, first: int, last: int, server: Mapping[str, Any]) -> str:
+    """The text with a server in the place of these lines; in front of the first if it is behind the last."""
+    lines = text.splitlines(keepends=True)
+    return "".join([*lines[:first], _block(server, place.indent, _newline(text)), *lines[last + 1 :]])
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _block(server: Mapping[str, Any], indent: int, newline: str) -> str:
+    import yaml
+
+    dumped = yaml.safe_dump([server], sort_keys=False, allow_unicode=True, width=10_000)
+    return "".join(f"{' ' * indent}{line}{newline}" for line in dumped.splitlines())
+
+
+def _index(servers: Any, name: str) -> int | None:
+    found = (at for at, one in enumerate(servers) if isinstance(one, dict) and one.get("name") == name)
+    return next(found, None)
+
+
+def _named(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    objects = (item for item in value if isinstance(item, dict) and isinstance(item.get("name"), str))
+    return {item["name"]: {key: one for key, one in item.items() if key != "name"} for item in objects}
+
+
+def _parsed(text: str) -> Any | SyntaxProblem:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else mark.line + 1
+        return SyntaxProblem(line, str(getattr(error, "problem", None) or error))
+
+
+def _checked(text: str, changed: str, expected: Any) -> str | Problem:
+    """The changed text, if it says what it should and no comment line is lost."""
+    lost = _comments(text) - _comments(changed)
+    return changed if _parsed(changed) == expected and not lost else _BY_HAND
+
+
+def _comments(text: str) -> Counter[str]:
+    return Counter(line.partition("#")[2].strip() for line in text.splitlines() if "#" in line)

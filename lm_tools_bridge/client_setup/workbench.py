@@ -1,0 +1,227 @@
+"""Plans and carries out changes of the files of known clients. Blocks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lm_tools_bridge.client_setup.change import (
+    Change,
+    EntryState,
+    Unchanged,
+    addition,
+    entry_in,
+    removal,
+    state_of,
+)
+from lm_tools_bridge.client_setup.clients import Client, Machine
+from lm_tools_bridge.client_setup.editing import file_access, undo_records
+from lm_tools_bridge.client_setup.editing.file_access import FileState
+from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
+from lm_tools_bridge.client_setup.entries import Endpoint
+from lm_tools_bridge.client_setup.entry_upgrade import Entry
+from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine.files.private_files import LockTimeout, UnsafePathError
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A change of one file that can be carried out; `after` is None if the file is to be deleted."""
+
+    state: FileState
+    after: bytes | None
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What is known of one client's file.
+
+    Attributes:
+        file: its path; the file need not exist.
+        installed: whether the client was found.
+        entry: our entry as it is there.
+        state: what that means; None if the file is refused.
+        refusal: why it cannot be used.
+        can_undo: whether the last change can be taken back.
+    """
+
+    file: Path
+    installed: bool
+    entry: Entry | None
+    state: EntryState | None
+    refusal: Refusal | None
+    can_undo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """The files of one user's clients."""
+
+    machine: Machine
+    state_dir: Path
+    endpoint: Endpoint
+
+    def overview(self, client: Client) -> Overview:
+        """What is known of a client's file."""
+        state = self.find(client)
+        path = self._path(client) if isinstance(state, Refusal) else state.path
+        refusal = state if isinstance(state, Refusal) else None
+        entry: Entry | None = None
+        if not isinstance(state, Refusal):
+            found = entry_in(state.content, client.form, str(path))
+            refusal, entry = (found, None) if isinstance(found, Refusal) else (None, found)
+        meaning = None if refusal else state_of(entry, client.entry(self.endpoint))
+        can_undo = isinstance(self.plan_undo(client), Planned)
+        return Overview(path, self.is_installed(client), entry, meaning, refusal, can_undo)
+
+    def is_installed(self, client: Client) -> bool:
+        """Whether a client's program is on the PATH, or its folder or file exists."""
+        path = self.machine.environ.get("PATH", "")
+        if any(shutil.which(program, path=path) for program in client.programs):
+            return True
+        places = (client.sign_folder(self.machine), *client.candidates(self.machine))
+        return any(_exists(place) for place in places)
+
+    def find(self, client: Client) -> FileState | Refusal:
+        """A client's file: the one that has our entry, else the first that exists, else the one to create."""
+        existing = [path for path in client.candidates(self.machine) if _exists(path)]
+        states = [file_access.read(path) for path in existing]
+        for state in states:
+            if isinstance(state, FileState):
+                found = entry_in(state.content, client.form, str(state.path))
+                if found is not None and not isinstance(found, Refusal):
+                    return state
+        return states[0] if states else file_access.read(self._path(client))
+
+    def plan_addition(self, client: Client, *, force: bool = False) -> Planned | Unchanged | Refusal:
+        """How a client's file would change to have our entry."""
+        entry = client.entry(self.endpoint)
+        return self._plan(
+            client, lambda state: addition(state.content, client.form, entry, str(state.path), force=force)
+        )
+
+    def plan_update(self, client: Client) -> Planned | Unchanged | Refusal:
+        """How our entry in a client's file would change to what `plan_addition` writes into an empty one."""
+        overview = self.overview(client)
+        if overview.state == "missing":
+            text = f"{client.title} is not configured: {overview.file} has no entry of ours"
+            return Refusal("not_configured", text, f"lmtb client add {client.id}")
+        return self.plan_addition(client)
+
+    def plan_removal(self, client: Client, *, force: bool = False) -> Planned | Unchanged | Refusal:
+        """How a client's file would change to lose our entry."""
+        return self._plan(
+            client, lambda state: removal(state.content, client.form, str(state.path), force=force)
+        )
+
+    def plan_undo(self, client: Client) -> Planned | Refusal:
+        """How a client's file would be restored to what it was before the last change."""
+        try:
+            record = undo_records.load(self.state_dir, client.id)
+        except (OSError, UnsafePathError) as error:
+            return Refusal("no_undo", f"the undo record cannot be read: {error}", "edit the file by hand")
+        if record is None:
+            text = f"no change of the file of {client.title} is remembered"
+            return Refusal("no_undo", text, f"remove the entry with: lmtb client remove {client.id}")
+        state = file_access.read(record.path)
+        if isinstance(state, Refusal):
+            return state
+        if state.content != record.after:
+            text = f"{record.path} was changed since"
+            return Refusal("changed_since", text, f"remove only the entry: lmtb client remove {client.id}")
+        return Planned(state, record.before, record.folders)
+
+    def plan_uninstallation(self, client: Client) -> tuple[Planned | Unchanged | Refusal, bool]:
+        """How a client's file loses our entry: by undo if only we changed it, which is the second value."""
+        undo = self.plan_undo(client)
+        if isinstance(undo, Planned) and entry_in(undo.after, client.form, str(undo.state.path)) is None:
+            return undo, True
+        return self.plan_removal(client), False
+
+    def changed_since(self, client: Client) -> Change | None:
+        """What others changed in a client's file after the change that is remembered."""
+        try:
+            record = undo_records.load(self.state_dir, client.id)
+        except (OSError, UnsafePathError):
+            return None
+        state = file_access.read(record.path) if record else None
+        return Change(record.after, state.content or b"") if record and isinstance(state, FileState) else None
+
+    def carry_out(self, client: Client, planned: Planned, *, undo: bool = False) -> Refusal | None:
+        """Write a planned change and check it; remember the old content, or with `undo` forget it."""
+        folder = self.state_dir / undo_records.FOLDER
+        try:
+            private_files.make_private(self.state_dir)
+            private_files.make_private(folder)
+            with private_files.locked(folder / "lock"):
+                return self._undo(client, planned) if undo else self._write(client, planned)
+        except (OSError, UnsafePathError, LockTimeout) as error:
+            return file_access.unusable_state(error)
+
+    def _path(self, client: Client) -> Path:
+        candidates = client.candidates(self.machine)
+        return next((path for path in candidates if _exists(path)), candidates[-1])
+
+    def _plan(
+        self, client: Client, change: Callable[[FileState], Change | Unchanged | Refusal]
+    ) -> Planned | Unchanged | Refusal:
+        state = self.find(client)
+        if isinstance(state, Refusal):
+            return state
+        found = change(state)
+        if not isinstance(found, Change):
+            return found
+        return file_access.writable(state) or Planned(state, found.after)
+
+    def _write(self, client: Client, planned: Planned) -> Refusal | None:
+        state, after = planned.state, planned.after or b""
+        old = undo_records.load(self.state_dir, client.id)
+        undo_records.save(self.state_dir, client.id, UndoRecord(state.path, state.content, after))
+        made = file_access.replace(state, Change(state.content, after))
+        if isinstance(made, Refusal):
+            self._restore_record(client, old)
+            return made
+        if made:
+            record = UndoRecord(state.path, state.content, after, tuple(made))
+            undo_records.save(self.state_dir, client.id, record)
+        return self._verified(client, state.path, after)
+
+    def _undo(self, client: Client, planned: Planned) -> Refusal | None:
+        state = planned.state
+        if planned.after is None:
+            refused = file_access.delete(state, list(planned.folders))
+        else:
+            made = file_access.replace(state, Change(state.content, planned.after))
+            refused = made if isinstance(made, Refusal) else None
+        if refused is None:
+            undo_records.forget(self.state_dir, client.id)
+        return refused
+
+    def _restore_record(self, client: Client, old: UndoRecord | None) -> None:
+        if old is None:
+            undo_records.forget(self.state_dir, client.id)
+        else:
+            undo_records.save(self.state_dir, client.id, old)
+
+    def _verified(self, client: Client, path: Path, written: bytes) -> Refusal | None:
+        """Read the file again as the client will."""
+        state = file_access.read(path)
+        if isinstance(state, Refusal):
+            return state
+        found = entry_in(state.content, client.form, str(path))
+        if state.content == written and not isinstance(found, Refusal):
+            return None
+        text = f"{path} does not have what was written: another program changed it"
+        return Refusal("changed_meanwhile", text, "close the client, then try again")
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is a file, folder or link, as far as we may look."""
+    try:
+        return path.is_symlink() or path.exists()
+    except OSError:
+        return False

@@ -1,0 +1,36 @@
+"""Builds the set of language servers of one workspace from its parts. Starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds, KindChoices, Trusts
+from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
+from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import ServerSupervisor
+from lm_tools_bridge.code_intelligence.session.sync.project_sync import sync_by
+from lm_tools_bridge.code_intelligence.session.tree.tree_watch import TreeWatch
+from workspace_server.config.model import LanguageServerEntry
+from workspace_server.sources.dependencies import Dependencies
+
+
+def make_servers(
+    folders: Sequence[Path],
+    dependencies: Dependencies,
+    trusts: Trusts,
+    entries: tuple[LanguageServerEntry, ...] = (),
+) -> ServerPool:
+    """The language servers of a workspace with these folders, absolute and link-free.
+
+    Args:
+        folders: the workspace's folders.
+        dependencies: the workspace's world.
+        trusts: what of the project may run.
+        entries: what the configuration says of single kinds.
+    """
+    watch = TreeWatch(folders)
+    follow = sync_by(watch)
+    root = Path(dependencies.root)
+    kinds = AvailableKinds(folders, KindChoices(lambda: dependencies.search_path, root, trusts, entries))
+    context = PoolContext(tuple(folders), dependencies.server_environment, dependencies.version)
+    return ServerPool(kinds, context, lambda name: ServerSupervisor(name, follow), watch)

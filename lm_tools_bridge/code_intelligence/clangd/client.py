@@ -1,0 +1,176 @@
+"""Asks clangd for one call of a tool: starts it if that is allowed, and words its failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from lm_tools_bridge.code_intelligence.clangd.answers.failures import ClangdFailure, FailureCode
+from lm_tools_bridge.code_intelligence.clangd.answers.places import Places
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import (
+    LanguageServer,
+    LanguageServers,
+    RequestFailed,
+    RequestTimedOut,
+    ServerGone,
+    Unavailable,
+)
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import in_copy
+from lm_tools_bridge.code_intelligence.wire import document_uris
+from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
+from lm_tools_bridge.machine.files.git_worktrees import are_siblings
+from workspace_server.config.model import ClangdSettings
+from workspace_server.files.project_copies import ProjectCopies
+from workspace_server.tool import InvalidArguments
+from workspace_server.workspace import OutsideWorkspace, Workspace
+
+NAME: Final = "clangd"
+START_S: Final = 30.0
+_CODES: Final[Mapping[Literal["missing", "untrusted", "disabled", "failed"], FailureCode]] = {
+    "missing": "CLANGD_NOT_FOUND",
+    "untrusted": "WORKSPACE_UNTRUSTED",
+    "disabled": "CLANGD_START_DISABLED",
+    "failed": "CLANGD_CLIENT_UNAVAILABLE",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file that is open in clangd, and a position in it.
+
+    Attributes:
+        path: the file.
+        params: `TextDocumentPositionParams`, or without a position `{textDocument}`.
+    """
+
+    path: Path
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ClangdCall:
+    """clangd, for the time of one call.
+
+    Attributes:
+        workspace: names the folders.
+        settings: what the user set.
+        server: the one clangd of the workspace.
+        places: the files that the call reads.
+        freshness: how far its answers can be trusted.
+    """
+
+    workspace: Workspace
+    settings: ClangdSettings
+    server: LanguageServer
+    places: Places
+    freshness: Freshness
+
+    async def ask(self, method: str, params: Any, timeout_s: float | None = None) -> Any:
+        """The result of a request.
+
+        Raises:
+            ClangdFailure: there is none.
+        """
+        limit = self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
+        try:
+            return await self.server.request(method, params, timeout_s=limit)
+        except RequestFailed as error:
+            raise ClangdFailure("REQUEST_FAILED", f"{method}: {error.message}") from None
+        except RequestTimedOut:
+            raise ClangdFailure("REQUEST_TIMEOUT", f"{method} took longer than {limit:g} s") from None
+        except ServerGone as error:
+            raise ClangdFailure("REQUEST_FAILED", f"clangd ended during {method}: {error}") from None
+
+    async def target(self, arguments: Mapping[str, Any], *, with_position: bool = True) -> Target:
+        """The file and position that the arguments name, open in clangd.
+
+        Raises:
+            ClangdFailure: they do not exist.
+        """
+        path = await self.file(str(arguments["filePath"]))
+        try:
+            lines = await self.server.open(path)
+        except OSError as error:
+            raise ClangdFailure("INVALID_INPUT", f"cannot read {path}: {error.strerror}") from None
+        except ServerGone as error:
+            raise ClangdFailure("CLANGD_CLIENT_UNAVAILABLE", str(error)) from None
+        document = {"textDocument": {"uri": document_uris.to_uri(path)}}
+        if not with_position:
+            return Target(path, document)
+        given = arguments["position"]
+        position = to_server(Position(given["line"], given["character"]), lines, self.server.encoding)
+        if isinstance(position, OutsideText):
+            raise ClangdFailure("INVALID_INPUT", position.reason)
+        return Target(path, {**document, "position": position})
+
+    async def file(self, text: str) -> Path:
+        """The file that a path names, which may lie outside the workspace: then its text is not shown.
+
+        Raises:
+            ClangdFailure: there is none.
+        """
+        return await asyncio.to_thread(_file, self.workspace, text)
+
+
+async def begin(
+    workspace: Workspace,
+    servers: LanguageServers,
+    settings: ClangdSettings,
+    texts: Texts,
+    wait_s: float | None = None,
+) -> ClangdCall:
+    """clangd for one call: started if needed, told of all changes on disk, and asked how far its index is.
+
+    Args:
+        workspace: names the folders.
+        servers: the workspace's language servers.
+        settings: what the user set.
+        texts: the text that the call may show.
+        wait_s: how long to wait for the index; None for as long as one request may take.
+
+    Raises:
+        ClangdFailure: it does not run.
+    """
+    if not settings.auto_start and not is_running(servers):
+        raise ClangdFailure("CLANGD_START_DISABLED", "clangd does not run, and tools may not start it")
+    try:
+        async with asyncio.timeout(START_S):
+            server = await servers.named(NAME)
+    except TimeoutError:
+        raise ClangdFailure("CLANGD_START_TIMEOUT", f"clangd did not start within {START_S:g} s") from None
+    if server is None:
+        raise ClangdFailure("CLANGD_NOT_FOUND", "clangd is not known here")
+    if isinstance(server, Unavailable):
+        raise ClangdFailure(_CODES[server.state], server.reason)
+    try:
+        freshness = await server.ready(settings.request_timeout_ms / 1000 if wait_s is None else wait_s)
+    except ServerGone as error:
+        raise ClangdFailure("CLANGD_CLIENT_UNAVAILABLE", str(error)) from None
+    return ClangdCall(workspace, settings, server, Places(workspace, server.encoding, texts), freshness)
+
+
+def is_running(servers: LanguageServers) -> bool:
+    """Whether clangd has been started."""
+    return any(one.name == NAME and one.pid is not None for one in servers.status())
+
+
+def _file(workspace: Workspace, text: str) -> Path:
+    outside = Path(text)
+    try:
+        path = workspace.resolve_file(text)
+        copy = ProjectCopies([folder.path for folder in workspace.folders]).around(path)
+        if copy is not None:
+            raise ClangdFailure("INVALID_INPUT", in_copy(workspace, copy))
+        return path
+    except InvalidArguments as refused:
+        project = refused.project if isinstance(refused, OutsideWorkspace) else None
+        if project is not None and are_siblings(project, workspace.root):
+            raise ClangdFailure("INVALID_INPUT", refused.message) from None
+        if "://" not in text and "\0" not in text and outside.is_absolute() and outside.is_file():
+            return outside.resolve()
+        raise ClangdFailure("INVALID_INPUT", refused.message) from None

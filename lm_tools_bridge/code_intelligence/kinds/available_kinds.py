@@ -1,0 +1,224 @@
+"""Says which kinds of language servers a workspace can use: by its languages, the programs, and trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate, CandidateFinder
+from lm_tools_bridge.code_intelligence.kinds.configured import ConfiguredKind, Setup, configured_kinds
+from lm_tools_bridge.code_intelligence.kinds.programs import Program
+from lm_tools_bridge.code_intelligence.kinds.project_languages import Project, ProjectLanguages
+from lm_tools_bridge.code_intelligence.kinds.table import KINDS, chosen_by, groups
+from lm_tools_bridge.code_intelligence.outline.grammars import installed
+from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
+from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.session.project_kinds import Found
+from lm_tools_bridge.code_intelligence.session.tree.relevant_files import Relevance, relevance_of
+from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
+from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.own_distribution import command_adding
+from workspace_server.config.model import LanguageServerEntry
+from workspace_server.trust.item import TrustItem, Verdict, trust_command
+
+Trusts = Callable[[Mapping[str, str]], Mapping[str, Verdict]]
+"""What of some items, given by key and digest, the user trusts: see `TrustStore.verdicts`. Blocks."""
+ROLES: Final[tuple[Role, ...]] = ("symbols", "diagnostics")
+
+
+def trusts_nothing(digests: Mapping[str, str]) -> Mapping[str, Verdict]:
+    """For a workspace in which nobody was asked."""
+    return dict.fromkeys(digests, "never")
+
+
+@dataclass(frozen=True, slots=True)
+class KindChoices:
+    """What decides about the kinds besides the project.
+
+    Attributes:
+        search_path: returns the PATH on which programs are looked for.
+        root: the workspace, for the command that trusts it.
+        trusts: tells what of the project's own, and of what runs its code, may run.
+        entries: what the configuration says of single kinds.
+    """
+
+    search_path: Callable[[], str]
+    root: Path
+    trusts: Trusts = trusts_nothing
+    entries: tuple[LanguageServerEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """How a kind can run: all ways, best first, and the item that the user can trust for the first."""
+
+    all: Sequence[tuple[Setup, Candidate]]
+    item: TrustItem | None
+
+    @property
+    def free(self) -> tuple[Setup, Candidate] | None:
+        """The first that needs no trust."""
+        return next((one for one in self.all if not one[1].needs_trust), None)
+
+
+class AvailableKinds:
+    """The `Kinds` of a workspace."""
+
+    def __init__(self, folders: Sequence[Path], choices: KindChoices) -> None:
+        self._choices = choices
+        self._finder = CandidateFinder(folders, choices.search_path)
+        self._kinds = configured_kinds(KINDS, choices.entries)
+        self._languages = ProjectLanguages(folders, _everything(self._kinds.values()))
+        self._named = frozenset(entry.name for entry in choices.entries if entry.enabled)
+        self._folders = tuple(folders)
+        self._local: tuple[Project, str] | None = None  # what was known when all disks were local ones
+
+    def is_quick(self) -> bool:
+        """As `Kinds.is_quick`: the project was looked at, and no place to look at can hang."""
+        if self._local is None or not self._languages.is_current:
+            return False
+        return self._local == (self._languages.current(), self._choices.search_path())
+
+    def known(self) -> Sequence[ServerSpecification]:
+        """As `Kinds.known`."""
+        found: dict[str, ServerSpecification] = {}
+        for role in ROLES:
+            for group in self.chosen(role, None):
+                found.update({kind.name: kind for kind in group})
+        return list(found.values())
+
+    def chosen(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
+        """As `Kinds.chosen`."""
+        project = self._languages.current()
+        if not self.is_quick():
+            self._check_disks(project)
+        names = project.names if path is None else frozenset({path.suffix, path.name})
+        chosen = self._named | chosen_by(project.top, project.tables)
+        found = groups(role, names, chosen, self._current())
+        fitting = [[kind for kind in group if self._fits(kind, project)] for group in found]
+        return [group for group in fitting if group]
+
+    def named(self, name: str) -> ServerSpecification | None:
+        """As `Kinds.named`."""
+        return self._current().get(name)
+
+    def find(self, specification: ServerSpecification) -> Found | Unavailable:
+        """As `Kinds.find`."""
+        found = self.locate(specification)
+        return found.found if isinstance(found, Candidate) else found
+
+    def locate(self, specification: ServerSpecification) -> Candidate | Unavailable:
+        """As `find`, with where the program is."""
+        kind = self._kinds[specification.name]
+        if kind.disabled_in is not None:
+            reason = f"{specification.name} is switched off in {kind.disabled_in}"
+            return Unavailable(specification, "disabled", reason)
+        if specification.name == OUTLINE.name:
+            return _outline()
+        ways = self._ways(kind)
+        if not ways.all:
+            return _missing(specification)
+        way = self._way(ways)
+        return self._untrusted(specification, ways) if way is None else way[1]
+
+    def languages_of(self, specification: ServerSpecification) -> Sequence[str]:
+        """The ids of those of its languages that the project has."""
+        names = self._languages.current().names
+        return sorted({one for name, one in specification.languages.items() if name in names})
+
+    def items(self) -> Sequence[TrustItem]:
+        """What the user can trust: the best way to run each kind that the project needs.
+
+        An item is optional where something else, or the same in another version, runs without it.
+        """
+        found: dict[str, TrustItem] = {}
+        for role in ROLES:
+            for group in self.chosen(role, None):
+                item = self._item_of(group)
+                if item is not None and (item.key not in found or found[item.key].is_optional):
+                    found[item.key] = item
+        for kind in self._kinds.values():  # an entry in the project's own file is asked for in any case
+            if kind.setups[0].is_projects and kind.disabled_in is None:
+                item = self._ways(kind).item
+                if item is not None:
+                    found.setdefault(item.key, item)
+        return list(found.values())
+
+    def _check_disks(self, project: Project) -> None:
+        search = self._choices.search_path()
+        folders = [Path(part) for part in search.split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117  texts
+        self._local = (project, search) if are_local((*self._folders, *folders)) else None
+
+    def _item_of(self, group: Sequence[ServerSpecification]) -> TrustItem | None:
+        first: TrustItem | None = None
+        for kind in group:
+            if kind.name == OUTLINE.name or self._kinds[kind.name].disabled_in is not None:
+                continue
+            ways = self._ways(self._kinds[kind.name])
+            if first is None and ways.item is not None:
+                first = replace(ways.item, is_optional=kind.is_optional)
+            if ways.free is not None:
+                return None if first is None else replace(first, is_optional=True)
+        return first
+
+    def _current(self) -> Mapping[str, ServerSpecification]:
+        return {name: self._specification(kind) for name, kind in self._kinds.items()}
+
+    def _specification(self, kind: ConfiguredKind) -> ServerSpecification:
+        """The kind as it is now: with the workspace's entry only if that is trusted."""
+        if len(kind.setups) == 1 or kind.disabled_in is not None:
+            return kind.without_trust
+        way = self._way(self._ways(kind))
+        return kind.without_trust if way is None else way[0].specification
+
+    def _ways(self, kind: ConfiguredKind) -> _Ways:
+        found = [(setup, one) for setup in kind.setups for one in self._finder.candidates(setup)]
+        needs_trust = bool(found) and found[0][1].needs_trust
+        return _Ways(found, self._finder.item(*found[0]) if needs_trust else None)
+
+    def _way(self, ways: _Ways) -> tuple[Setup, Candidate] | None:
+        """The best way that may be gone now."""
+        item = ways.item
+        if item is not None and self._choices.trusts({item.key: item.digest()})[item.key] == "trusted":
+            return ways.all[0]
+        return ways.free
+
+    def _fits(self, kind: ServerSpecification, project: Project) -> bool:
+        is_marked = project.top & frozenset(kind.markers) or kind.name in chosen_by(
+            frozenset(), project.tables
+        )
+        if kind.needs_marker and not is_marked:
+            return False
+        return not kind.is_optional or bool(self._ways(self._kinds[kind.name]).all)
+
+    def _untrusted(self, kind: ServerSpecification, ways: _Ways) -> Unavailable:
+        title = "" if ways.item is None else ways.item.title.partition(": ")[2]
+        step = f"to allow it: {trust_command(self._choices.root)}"
+        return Unavailable(kind, "untrusted", f"{kind.name} {title}, which needs trust; {step}")
+
+
+def _missing(kind: ServerSpecification) -> Unavailable:
+    names = " or ".join(dict.fromkeys(f"`{command[0]}`" for command in kind.commands))
+    step = f"; to install it: {kind.install}" if kind.install else ""
+    return Unavailable(kind, "missing", f"{names} was not found{step}")
+
+
+def _outline() -> Candidate | Unavailable:
+    if not installed():
+        reason = f"tree-sitter is not installed; to add it: {command_adding('outline')}"
+        return Unavailable(OUTLINE, "missing", reason)
+    (command,) = OUTLINE.commands
+    found = Found(command, is_fenced=True)
+    return Candidate(found, Program(Path(command[0]), "extra", command), needs_trust=False)
+
+
+def _everything(kinds: Iterable[ConfiguredKind]) -> Relevance:
+    """The names that matter to any kind."""
+    found = Relevance()
+    for kind in kinds:
+        for setup in kind.setups:
+            found = found | relevance_of(setup.specification)
+    return found

@@ -1,0 +1,227 @@
+"""Runs the language servers of one workspace: one process of a kind, shared by all callers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lm_tools_bridge.code_intelligence.checkers.checker import Checker
+from lm_tools_bridge.code_intelligence.server import (
+    LanguageServer,
+    RequestFailed,
+    RequestTimedOut,
+    ServerGone,
+    ServerOutdated,
+    ServerStatus,
+    Unavailable,
+)
+from lm_tools_bridge.code_intelligence.session.project_kinds import Found, Kinds
+from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch
+from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import ServerSupervisor
+from lm_tools_bridge.code_intelligence.session.tree.tree_watch import TreeWatch
+from lm_tools_bridge.code_intelligence.specification import Check, Role, ServerSpecification
+from workspace_server.processes.child_process import Command
+
+MAX_REPLACED: Final = 3
+"""So often one call lets a server be replaced, e.g. while libraries are being installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolContext:
+    """What every server of a workspace is started with.
+
+    Attributes:
+        folders: the workspace folders, absolute and link-free; at least one.
+        environment: asked before each start; returns the variables of every server.
+        version: of this product.
+        hidden: returns the values that stand in no text about how a server ended.
+    """
+
+    folders: tuple[Path, ...]
+    environment: Callable[[], Awaitable[Mapping[str, str]]]
+    version: str
+    hidden: Callable[[], tuple[str, ...]] = tuple
+
+
+class ServerPool:
+    """The language servers of one workspace: the `LanguageServers` of the tools.
+
+    Args:
+        kinds: which kinds there are, and where their programs are.
+        context: what servers are started with.
+        make_supervisor: makes the supervisor of a kind by its name.
+        watch: looks at the folders for checkers; a new one if servers do not share theirs.
+    """
+
+    def __init__(
+        self,
+        kinds: Kinds,
+        context: PoolContext,
+        make_supervisor: Callable[[str], ServerSupervisor],
+        watch: TreeWatch | None = None,
+    ) -> None:
+        self._kinds = kinds
+        self._context = context
+        self._make_supervisor = make_supervisor
+        self._supervisors: dict[str, ServerSupervisor] = {}
+        self._watch = watch or TreeWatch(context.folders)
+        self._checkers: dict[str, Checker] = {}
+        self._closed = False
+
+    def known(self) -> Sequence[ServerSpecification]:
+        """As `LanguageServers.known`. Blocks."""
+        return self._kinds.known()
+
+    def runnable(self) -> Sequence[ServerSpecification]:
+        """As `LanguageServers.runnable`. Blocks."""
+        return [kind for kind in self._kinds.known() if isinstance(self._kinds.find(kind), Found)]
+
+    def find(self, name: str) -> ServerSpecification | Unavailable | None:
+        """As `LanguageServers.find`. Blocks."""
+        kind = self._kinds.named(name)
+        if kind is None:
+            return None
+        found = self._kinds.find(kind)
+        return found if isinstance(found, Unavailable) else kind
+
+    def status(self) -> Sequence[ServerStatus]:
+        """As `LanguageServers.status`."""
+        both: dict[str, ServerSupervisor | Checker] = {**self._supervisors, **self._checkers}
+        return [both[name].status() for name in sorted(both)]
+
+    async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        """As `LanguageServers.for_file`."""
+        return await self._first_of_each(role, path)
+
+    async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        """As `LanguageServers.for_project`."""
+        return await self._first_of_each(role, None)
+
+    async def named(self, name: str) -> LanguageServer | Unavailable | None:
+        """As `LanguageServers.named`."""
+        kind = await asyncio.to_thread(self._kinds.named, name)
+        if kind is None:
+            return None
+        environment = await self._context.environment()
+        return await self._obtain(kind, await asyncio.to_thread(self._kinds.find, kind), environment)
+
+    def links_out(self) -> Sequence[str]:
+        """As `LanguageServers.links_out`."""
+        return self._watch.links_out()
+
+    def restart(self) -> None:
+        """As `LanguageServers.restart`."""
+        for supervisor in self._supervisors.values():
+            supervisor.forget_failures()
+            supervisor.stop()
+
+    async def close(self) -> None:
+        """As `LanguageServers.close`."""
+        self._closed = True
+        running: list[ServerSupervisor | Checker] = [*self._supervisors.values(), *self._checkers.values()]
+        await asyncio.gather(*(one.close() for one in running))
+
+    async def _first_of_each(self, role: Role, path: Path | None) -> list[LanguageServer | Unavailable]:
+        """All groups at once, so that a slow server delays no other."""
+        environment = await self._context.environment()  # may say where programs are
+        if self._kinds.is_quick():
+            groups = self._look(role, path)
+        else:
+            groups = await asyncio.to_thread(self._look, role, path)
+        if len(groups) == 1:
+            return await self._first(*groups[0], environment)
+        found = await asyncio.gather(*(self._first(group, best, environment) for group, best in groups))
+        return [one for part in found for one in part]
+
+    def _look(
+        self, role: Role, path: Path | None
+    ) -> list[tuple[Sequence[ServerSpecification], Found | Unavailable]]:
+        """The groups of kinds, each with the program of its best one."""
+        return [(group, self._kinds.find(group[0])) for group in self._kinds.chosen(role, path)]
+
+    async def _first(
+        self,
+        group: Sequence[ServerSpecification],
+        best: Found | Unavailable,
+        environment: Mapping[str, str],
+    ) -> list[LanguageServer | Unavailable]:
+        """The first kind of a group that runs, and why better ones do not; all reasons if none does."""
+        reasons: list[LanguageServer | Unavailable] = []
+        for kind in group:
+            found = best if kind is group[0] else await asyncio.to_thread(self._kinds.find, kind)
+            obtained = await self._obtain(kind, found, environment)
+            if not isinstance(obtained, Unavailable):
+                return [obtained, *(one for one in reasons if _matters(one, kind))]
+            reasons.append(obtained)
+        return reasons
+
+    async def _obtain(
+        self, kind: ServerSpecification, found: Found | Unavailable, environment: Mapping[str, str]
+    ) -> LanguageServer | Unavailable:
+        if self._closed:
+            return Unavailable(kind, "failed", f"{kind.name} was stopped")
+        if kind.check is not None and not isinstance(found, Unavailable):
+            return await self._checker(kind.check, self._launch(kind, found, environment))
+        supervisor = self._supervisors.get(kind.name)
+        if isinstance(found, Unavailable):
+            if supervisor is not None:
+                supervisor.stop()  # e.g. it is no longer trusted
+            if (checker := self._checkers.pop(kind.name, None)) is not None:
+                await checker.close()
+            return found
+        if supervisor is None:
+            supervisor = self._supervisors[kind.name] = self._make_supervisor(kind.name)
+        try:
+            return await self._told(supervisor, self._launch(kind, found, environment))
+        except ServerGone as failure:
+            return Unavailable(kind, "failed", str(failure))
+        except (RequestFailed, RequestTimedOut) as failure:
+            return Unavailable(kind, "failed", f"{kind.name} could not be told what changed: {failure}")
+
+    @staticmethod
+    async def _told(supervisor: ServerSupervisor, launch: Launch) -> LanguageServer:
+        """The server, told of all changes; another one if it cannot take them in."""
+        for _ in range(MAX_REPLACED):
+            server = await supervisor.get(launch)
+            try:
+                await server.tell_changes()
+                return server
+            except ServerOutdated as reason:
+                outdated = reason
+                if supervisor.server is server:  # else another caller has begun to replace it
+                    supervisor.stop()
+        raise outdated
+
+    async def _checker(self, check: Check, launch: Launch) -> Checker:
+        """The checker of this launch; one that was made for another, e.g. another version, ends."""
+        name = launch.specification.name
+        known = self._checkers.get(name)
+        if known is None or known.launch != launch:
+            self._checkers[name] = Checker(launch, check, self._watch)
+            if known is not None:
+                await known.close()
+        checker = self._checkers[name]
+        await checker.tell_changes()
+        return checker
+
+    def _launch(self, kind: ServerSpecification, found: Found, environment: Mapping[str, str]) -> Launch:
+        folders = self._context.folders
+        command = Command(found.argv, {**environment, **found.env}, str(found.cwd or folders[0]))
+        return Launch(
+            kind,
+            command,
+            folders,
+            self._context.version,
+            (*self._context.hidden(), *found.env.values()),
+            memory_limit_bytes=found.memory_limit_bytes,
+            idle_s=found.idle_s,
+            is_fenced=found.is_fenced,
+        )
+
+
+def _matters(reason: LanguageServer | Unavailable, used: ServerSpecification) -> bool:
+    """Whether to tell why a better kind does not run: it should, or the one used instead lacks something."""
+    return isinstance(reason, Unavailable) and (reason.state == "failed" or bool(used.limits))

@@ -1,0 +1,158 @@
+"""Asks language servers, all at once, and says of each how far its answer can be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import (
+    LanguageServer,
+    ReportProgress,
+    RequestFailed,
+    RequestTimedOut,
+    ServerGone,
+    Unavailable,
+)
+from workspace_server.call_context import CallContext
+from workspace_server.results import clean_text
+from workspace_server.tool import ToolError
+
+SETTLE_S: Final = 0.3
+"""Pause between two answers of a server that gives no sign when it is ready."""
+MAX_REASON: Final = 500
+_UNTIL_TRUSTED: Final = ". Until the user decides, find names as text with lm_findTextInFiles"
+
+T = TypeVar("T")
+Work = Callable[[LanguageServer], Awaitable[T]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """One server's part of an answer; `value` is None if it gave none."""
+
+    server: LanguageServer
+    freshness: Freshness
+    value: T | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long to wait for servers, and who is told meanwhile."""
+
+    seconds: float
+    context: CallContext
+
+    def reports(self, name: str) -> ReportProgress:
+        """Progress of one server, as notifications to the caller; their number always rises."""
+        started = asyncio.get_running_loop().time()
+
+        async def report(done: float, total: float | None, message: str) -> None:
+            passed = asyncio.get_running_loop().time() - started
+            counted = "" if total is None else f" ({done:g} of {total:g})"
+            await self.context.progress(
+                round(passed, 3), self.seconds or None, clean_text(f"{name}: {message}{counted}")
+            )
+
+        return report
+
+
+def split(
+    found: Sequence[LanguageServer | Unavailable],
+) -> tuple[list[LanguageServer], list[Unavailable]]:
+    """The servers that run, and the kinds that do not."""
+    running = [one for one in found if not isinstance(one, Unavailable)]
+    return running, [one for one in found if isinstance(one, Unavailable)]
+
+
+def unavailable_members(unavailable: Sequence[Unavailable]) -> list[dict[str, str]]:
+    """What `structuredContent` says of the kinds that do not run."""
+    return [
+        {"provider": one.specification.name, "state": one.state, "reason": clean_text(one.reason)}
+        for one in unavailable
+    ]
+
+
+def freshness_lines(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> list[str]:
+    """The same for a tool's text."""
+    told = [f"freshness: {one.text()}" for one in parts]
+    return told + [
+        f"unavailable: {one.specification.name}: {one.state}: {clean_text(one.reason)}" for one in unavailable
+    ]
+
+
+def no_server(unavailable: Sequence[Unavailable], about: str) -> ToolError:
+    """The failure of a tool for which no server runs; it says what would help."""
+    if not unavailable:
+        return ToolError(f"no language server is known for {about}")
+    return ToolError(
+        f"no language server runs for {about}. {reasons(unavailable)}",
+        {"unavailable": unavailable_members(unavailable)},
+    )
+
+
+def reasons(unavailable: Sequence[Unavailable]) -> str:
+    """Why these kinds do not run, with what would help, for an error's text."""
+    told = "; ".join(f"{one.specification.name}: {clean_text(one.reason)}" for one in unavailable)
+    return told + (_UNTIL_TRUSTED if any(one.state == "untrusted" for one in unavailable) else "")
+
+
+async def ask_all(
+    servers: Sequence[LanguageServer], work: Work[T], waiting: Waiting, *, settles: bool = True
+) -> list[Part[T]]:
+    """Ask these servers at once; see `ask`."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(server, work, waiting, settles=settles)) for server in servers]
+    return [task.result() for task in tasks]
+
+
+async def ask(server: LanguageServer, work: Work[T], waiting: Waiting, *, settles: bool = True) -> Part[T]:
+    """Ask one server when it is ready, or when the waiting time is over.
+
+    Failures are parts without a value.
+
+    Args:
+        server: whom to ask.
+        work: asks it.
+        waiting: how long to wait.
+        settles: whether to ask a server that gives no sign until two answers in a row are equal.
+    """
+    name = server.specification.name
+    loop = asyncio.get_running_loop()
+    until = loop.time() + waiting.seconds
+    try:
+        freshness = await server.ready(waiting.seconds, waiting.reports(name))
+        value = await work(server)
+        if settles and server.specification.ready == "settled" and freshness.state != "fresh":
+            return await _settled(server, work, Part(server, freshness, value), until)
+        return Part(server, freshness, value)
+    except RequestFailed as error:
+        reason = f"it refused the request: {clean_text(error.message)[:MAX_REASON]}"
+        return Part(server, Freshness(name, "unknown", reason), None)
+    except RequestTimedOut as error:
+        return Part(server, Freshness(name, "unknown", str(error) or "it did not answer in time"), None)
+    except OSError as error:
+        reason = f"a file cannot be read: {(error.strerror or str(error)).lower()}"
+        return Part(server, Freshness(name, "unknown", reason), None)
+    except ServerGone as error:
+        return Part(server, Freshness(name, "crashed", clean_text(str(error))[:MAX_REASON]), None)
+
+
+async def _settled(server: LanguageServer, work: Work[T], first: Part[T], until: float) -> Part[T]:
+    loop, last = asyncio.get_running_loop(), first
+    while loop.time() + SETTLE_S < until:
+        await asyncio.sleep(SETTLE_S)
+        value = await work(server)
+        if value == last.value:
+            reason = "it gives no sign when it is ready; two answers in a row were equal"
+            return replace(last, freshness=Freshness(server.specification.name, "unknown", reason))
+        last = replace(last, value=value)
+    return last
+
+
+def list_of(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a result that is a list, an object or null; anything else of a server is left out."""
+    listed = value if isinstance(value, list) else [value]
+    return [one for one in listed if isinstance(one, Mapping)]

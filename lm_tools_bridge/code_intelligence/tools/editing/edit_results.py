@@ -1,0 +1,125 @@
+"""Plans, shows and applies the `WorkspaceEdit` of a server for a tool that changes files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.edits.applying import ApplyFailed, apply_changes
+from lm_tools_bridge.code_intelligence.edits.change import FileChange, Planner
+from lm_tools_bridge.code_intelligence.edits.diff import unified
+from lm_tools_bridge.code_intelligence.edits.file_content import Unchangeable
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import PositionEncoding, Unavailable
+from lm_tools_bridge.code_intelligence.tools import asking
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditRefused, read_workspace_edit
+from workspace_server.results import well_formed
+from workspace_server.tool import ToolError, ToolResult
+from workspace_server.workspace import absolute_text
+
+INCOMPLETE: Final = frozenset({"indexing", "stale", "crashed"})
+"""States in which an edit may miss places, so that it is shown but not applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a server wants to change.
+
+    Attributes:
+        title: first line of the text.
+        edit: the `WorkspaceEdit`.
+        encoding: the server's unit of positions.
+        asked_ns: when the call began; files that changed since are not touched.
+        freshness: how complete the edit is.
+        unavailable: servers that do not run.
+        about, head: more members, and lines of the text.
+        said: the words of the caller that are a part of the change.
+    """
+
+    title: str
+    edit: Any
+    encoding: PositionEncoding
+    asked_ns: int
+    freshness: Freshness
+    unavailable: Sequence[Unavailable]
+    about: Mapping[str, Any]
+    head: Sequence[str]
+    said: str = ""
+
+
+async def finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bool) -> ToolResult:
+    """Show the change, and apply it if wanted.
+
+    Raises:
+        ToolError: the change cannot be applied, or must not be. No file was changed, or the message says so.
+    """
+    return await asyncio.to_thread(_finish, workplace, proposal, texts, apply=apply)
+
+
+def _finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bool) -> ToolResult:
+    operations = read_workspace_edit(proposal.edit)
+    if isinstance(operations, EditRefused):
+        raise ToolError(f"{operations.reason}. No file was changed")
+    if apply and proposal.freshness.state in INCOMPLETE:
+        raise ToolError(
+            f"the change may miss places ({proposal.freshness.text()}). No file was changed; "
+            "call again with a larger waitS, or with apply: false to see what is known",
+            {"freshness": [proposal.freshness.structured()]},
+        )
+    copies = workplace.copies()
+    operations = [one for one in operations if copies.around(one.path) is None]
+    try:
+        planner = Planner(workplace.workspace, proposal.encoding, proposal.asked_ns)
+        changes = planner.plan(operations)
+        _refuse_repetition(changes, texts, proposal.said)
+        if apply:
+            apply_changes(changes)
+    except (Unchangeable, ApplyFailed) as refused:
+        raise ToolError(str(refused)) from None
+    return _result(workplace, proposal, changes, applied=apply and bool(changes))
+
+
+def _refuse_repetition(changes: Sequence[FileChange], texts: Texts, said: str) -> None:
+    """Refuse what would copy text of files outside the workspace into it: a server has read them, too."""
+    changed = [change.path for change in changes if change.before is not None]
+    if not all(texts.may_say(change.new_text, changed, said) for change in changes):
+        raise ToolError(
+            "the change would repeat text of a file outside the workspace, behind a link of the project. "
+            "No file was changed"
+        )
+
+
+def _result(
+    workplace: Workplace, proposal: Proposal, changes: Sequence[FileChange], *, applied: bool
+) -> ToolResult:
+    diff = unified(changes, workplace.workspace)
+    structured = {
+        **proposal.about,
+        "applied": applied,
+        "files": [
+            {
+                "absolutePath": absolute_text(change.path),
+                "workspacePath": workplace.workspace.workspace_path(change.path),
+                "kind": change.kind,
+            }
+            for change in changes
+        ],
+        "diff": diff.text,
+        "diffTruncated": diff.truncated,
+        "freshness": [proposal.freshness.structured()],
+        "unavailable": asking.unavailable_members(proposal.unavailable),
+    }
+    lines = [
+        proposal.title,
+        *proposal.head,
+        f"applied: {'true' if applied else 'false'}",
+        f"files: {len(changes)}",
+        *asking.freshness_lines([proposal.freshness], proposal.unavailable),
+    ]
+    if changes:
+        lines += ["---", diff.text]
+    return ToolResult(well_formed("\n".join(lines)), structured)

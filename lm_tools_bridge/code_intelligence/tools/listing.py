@@ -1,0 +1,89 @@
+"""Writes results that list entries: a page of them, the total, and how far to trust the answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from lm_tools_bridge.code_intelligence.freshness import Freshness, worst
+from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.tools import asking
+from workspace_server.results import well_formed
+from workspace_server.tool import ToolResult
+
+UNSURE = "This may not be all: see freshness."
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry: as in `structuredContent`, and its lines in the text."""
+
+    structured: Mapping[str, Any]
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What was found.
+
+    Attributes:
+        title: first line of the text.
+        member: name of the list in `structuredContent`.
+        entries: all of them, of which a page is shown; or those of the page, where `total` is given.
+        freshness, unavailable: how far the servers can be trusted, and those that do not run.
+        about: more members, which the text shows as `head`.
+        capped: whether there may be more than `entries`, because a limit was reached.
+        total: how many there are.
+    """
+
+    title: str
+    member: str
+    entries: Sequence[Entry]
+    freshness: Sequence[Freshness]
+    unavailable: Sequence[Unavailable] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    head: Sequence[str] = ()
+    capped: bool = False
+    total: int | None = None
+
+
+def page(arguments: Mapping[str, Any], limit: int) -> slice:
+    """Which entries the arguments `limit` and `offset` ask for."""
+    offset = int(arguments.get("offset", 0))
+    return slice(offset, offset + int(arguments.get("limit", limit)))
+
+
+def result(found: Listing, arguments: Mapping[str, Any], limit: int) -> ToolResult:
+    """The page of a listing that the arguments `limit` and `offset` ask for."""
+    wanted = page(arguments, limit)
+    total = len(found.entries) if found.total is None else found.total
+    shown = found.entries[wanted] if found.total is None else found.entries
+    end = wanted.start + len(shown)
+    following = end if end < total else None
+    state = worst(found.freshness)
+    notes = [UNSURE] if state is not None and state.state != "fresh" else []
+    structured = {
+        **found.about,
+        "total": total,
+        "count": len(shown),
+        "capped": found.capped,
+        "nextOffset": following,
+        found.member: [one.structured for one in shown],
+        "freshness": [one.structured() for one in found.freshness],
+        "unavailable": asking.unavailable_members(found.unavailable),
+        **({"note": " ".join(notes)} if notes else {}),
+    }
+    counted = f"{len(shown)}/{total}" if len(shown) != total else str(total)
+    lines = [
+        found.title,
+        *found.head,
+        f"count: {counted}{' (capped)' if found.capped else ''}",
+        *([f"nextOffset: {following}"] if following is not None else []),
+        *asking.freshness_lines(found.freshness, found.unavailable),
+        *(f"note: {note}" for note in notes),
+    ]
+    for one in shown:
+        lines += ["---", *one.lines]
+    return ToolResult(well_formed("\n".join(lines)), structured)

@@ -1,0 +1,89 @@
+"""The tool `lm_fileOutline`: the symbols that a file declares, as a tree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.server import LanguageServer
+from lm_tools_bridge.code_intelligence.tools import asking
+from lm_tools_bridge.code_intelligence.tools.asking import Waiting
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
+from workspace_server.call_context import CallContext
+from workspace_server.results import well_formed
+from workspace_server.tool import ToolError, ToolResult
+from workspace_server.workspace import absolute_text
+
+DEFAULT_LIMIT: Final = 300
+DEFAULT_DEPTH: Final = 3
+
+
+async def call(
+    name: str, workplace: Workplace, arguments: Mapping[str, Any], context: CallContext
+) -> ToolResult:
+    """List the symbols of `filePath`.
+
+    Raises:
+        InvalidArguments: at `/filePath`.
+        ToolError: no server can list them.
+    """
+    path = await asyncio.to_thread(workplace.file, arguments["filePath"])
+    running, unavailable = asking.split(await workplace.servers.for_file(path, "symbols"))
+    servers = [one for one in running if one.supports(OUTLINE)]
+    if not servers:
+        raise asking.no_server(unavailable, workplace.shown(path))
+
+    texts = await workplace.texts()
+
+    async def work(server: LanguageServer) -> list[Symbol]:
+        return await outline(server, path, texts)
+
+    part = await asking.ask(servers[0], work, Waiting(wait_s(arguments), context), settles=False)
+    if part.value is None:
+        raise ToolError(f"the outline of {workplace.shown(path)} is not known: {part.freshness.text()}")
+    depth = int(arguments.get("depth", DEFAULT_DEPTH))
+    symbols = [one for one in part.value if len(one.path) <= depth]
+    offset = int(arguments.get("offset", 0))
+    shown = symbols[offset : offset + int(arguments.get("limit", DEFAULT_LIMIT))]
+    end = offset + len(shown)
+    following = end if end < len(symbols) else None
+    structured = {
+        "absolutePath": absolute_text(path),
+        "workspacePath": workplace.workspace.workspace_path(path),
+        "total": len(symbols),
+        "count": len(shown),
+        "nextOffset": following,
+        "symbols": [_members(one) for one in shown],
+        "freshness": [part.freshness.structured()],
+    }
+    head = [
+        "File outline summary",
+        f"file: {workplace.shown(path)}",
+        f"count: {len(shown)}" + (f"/{len(symbols)}" if len(shown) != len(symbols) else ""),
+        *([f"nextOffset: {following}"] if following is not None else []),
+        f"freshness: {part.freshness.text()}",
+        "---",
+    ]
+    return ToolResult(well_formed("\n".join([*head, *_tree(shown)])), structured)
+
+
+def _members(one: Symbol) -> dict[str, Any]:
+    return {
+        "namePath": one.name_path,
+        "kind": one.kind,
+        "line": one.place.span.start.line,
+        "character": one.place.span.start.column,
+        "lastLine": one.whole.end.line,
+        "signature": one.place.first_line(),
+    }
+
+
+def _tree(symbols: Sequence[Symbol]) -> list[str]:
+    """A line per symbol, indented by depth: lines, kind, and the line of source that declares it."""
+    return [
+        f"{'  ' * (len(one.path) - 1)}{one.place.span.start.line}-{one.whole.end.line} {one.kind} "
+        f"{one.path[-1]}: {one.place.first_line()}"
+        for one in symbols
+    ]

@@ -1,0 +1,117 @@
+"""The tools `lm_references` and `lm_implementations`: where a symbol is used, or implemented."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.server import LanguageServer
+from lm_tools_bridge.code_intelligence.tools import asking, listing
+from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting
+from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
+from lm_tools_bridge.code_intelligence.tools.symbols import uses
+from lm_tools_bridge.code_intelligence.tools.symbols.places import (
+    Location,
+    locations_of,
+    place_at,
+    really_at,
+)
+from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from workspace_server.call_context import CallContext
+from workspace_server.tool import ToolResult
+
+DEFAULT_LIMIT: Final = 100
+MANY: Final = 200
+"""More places are sorted in a thread."""
+_METHODS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "lm_references": ("textDocument/references", "references", "References summary"),
+    "lm_implementations": ("textDocument/implementation", "implementations", "Implementations summary"),
+}
+
+
+async def call(
+    name: str, workplace: Workplace, arguments: Mapping[str, Any], context: CallContext
+) -> ToolResult:
+    """Find the places.
+
+    Raises:
+        InvalidArguments: the symbol is not named, or not uniquely.
+        ToolError: there is no such symbol, or no server that can do this.
+    """
+    method = _METHODS[name][0]
+    waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
+    target = await find_target(workplace, arguments, method, waiting, texts)
+    params = target.params
+    if name == "lm_references":
+        params["context"] = {"includeDeclaration": arguments.get("includeDeclaration", False)}
+
+    async def work(server: LanguageServer) -> Any:
+        found = await server.request(method, params)
+        for alias in server.aliases(target.path):
+            await server.open(alias)
+            other = {**params, "textDocument": {"uri": to_uri(alias)}}
+            more = asking.list_of(await server.request(method, other))
+            found = [*asking.list_of(found), *await asyncio.to_thread(really_at, more)]
+        return found
+
+    part = await uses.ask(workplace, target, work, waiting)
+    if len(asking.list_of(part.value)) > MANY:
+        places = await asyncio.to_thread(locations_of, part.value)
+    else:
+        places = locations_of(part.value)
+    own = await workplace.own(one.path for one in places)
+    places = [one for one in places if one.path in own]
+    shown = places[listing.page(arguments, DEFAULT_LIMIT)]
+    return await workplace.run(
+        [one.path for one in shown],
+        lambda: _result(name, workplace, arguments, target, part, places, texts),
+    )
+
+
+def _result(  # noqa: PLR0917  the facts about one call
+    name: str,
+    workplace: Workplace,
+    arguments: Mapping[str, Any],
+    target: Target,
+    part: Part[Any],
+    found_places: Sequence[Location],
+    texts: Texts,
+) -> ToolResult:
+    _, member, title = _METHODS[name]
+    # only the files of the page are read
+    shown = [
+        place_at(one, texts, target.server.encoding)
+        for one in found_places[listing.page(arguments, DEFAULT_LIMIT)]
+    ]
+    entries = [
+        Entry(place.structured(workplace), (place.text(workplace), *place.preview())) for place in shown
+    ]
+    about, head = target_members(target, workplace)
+    files = len({one.path for one in found_places})
+    about["files"] = files
+    found = Listing(
+        title,
+        member,
+        entries,
+        [part.freshness],
+        target.unavailable,
+        about,
+        [*head, f"files: {files}"],
+        total=len(found_places),
+    )
+    return listing.result(found, arguments, DEFAULT_LIMIT)
+
+
+def target_members(target: Target, workplace: Workplace) -> tuple[dict[str, Any], list[str]]:
+    """What a result says of the symbol it is about: members, and lines of the text."""
+    if target.symbol is None:
+        return {}, []
+    symbol = target.symbol
+    return (
+        {"symbol": symbol.structured(workplace, around=0)},
+        [f"symbol: {symbol.title()} at {symbol.place.text(workplace)}"],
+    )

@@ -1,0 +1,57 @@
+"""Lists the files of the project that a kind of server knows, as searches see them: ignored ones left out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lm_tools_bridge.code_intelligence.session.tree.relevant_files import SKIPPED_FOLDERS
+from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from workspace_server.sources.builtin.kept_searches import KeptSearches
+from workspace_server.sources.builtin.search.engine import Where, find_files
+from workspace_server.workspace import Workspace
+
+MAX_LISTED: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """The files, in order; `partial` if there are more."""
+
+    paths: tuple[Path, ...]
+    partial: bool
+
+
+def where(kind: ServerSpecification) -> Where:
+    """The files of a kind's languages, for searches."""
+    names = [f"*{one}" if one.startswith(".") else one for one in kind.languages]
+    return Where(f"**/{{{','.join(names)}}}" if len(names) > 1 else f"**/{names[0]}", "/filePath")
+
+
+async def files_of(
+    workspace: Workspace, searches: KeptSearches, kind: ServerSpecification, limit: int
+) -> ProjectFiles:
+    """The first files of a kind's languages, without those of installed libraries."""
+    found = await find_files(workspace, where(kind), MAX_LISTED, searches.settings())
+    own = await asyncio.to_thread(without_libraries, workspace, found.items)
+    return ProjectFiles(tuple(own[:limit]), found.capped or len(own) > limit)
+
+
+def without_libraries(workspace: Workspace, paths: Iterable[Path]) -> list[Path]:
+    """Those of the project itself: where nothing is ignored, `.venv` is listed, too. Blocks."""
+    roots = {folder.path for folder in workspace.folders}
+    known: dict[Path, bool] = dict.fromkeys(roots, False)
+
+    def is_library(folder: Path) -> bool:
+        if folder not in known:
+            known[folder] = (
+                folder.name in SKIPPED_FOLDERS
+                or (folder != folder.parent and is_library(folder.parent))
+                or (folder / "pyvenv.cfg").exists()
+            )
+        return known[folder]
+
+    return [path for path in paths if not is_library(path.parent)]

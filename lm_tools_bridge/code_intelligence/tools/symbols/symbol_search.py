@@ -1,0 +1,192 @@
+"""Finds declarations by name, in one file or in the project, whatever the servers offer for it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import LanguageServer, RequestFailed, Unavailable
+from lm_tools_bridge.code_intelligence.tools import asking
+from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting, list_of
+from lm_tools_bridge.code_intelligence.tools.project_files import files_of, where
+from lm_tools_bridge.code_intelligence.tools.symbols.places import locations_of
+from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import NameQuery
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import (
+    OUTLINE,
+    Symbol,
+    found_path,
+    found_symbol,
+    outline,
+)
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from workspace_server.sources.builtin.search.engine import find_text
+from workspace_server.sources.builtin.search.query import EngineUnavailable, TextQuery
+
+PROJECT: Final = "workspace/symbol"
+MAX_FILES: Final = 40
+"""Files whose outlines are read for one search."""
+MAX_HITS: Final = 2000
+_TEXT_HITS: Final = 1000
+_DECLARES: Final = (
+    r"\b(?:class|const|def|enum|fn|func|function|interface|let|module|namespace|record|struct|trait|type|union|var)"
+    r"[ \t*]+(?:\w+[ \t]+)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one server found; `partial` if there were more files to look at."""
+
+    symbols: Sequence[Symbol]
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found, nearest first, by which server, how complete it is, and whether any server answered."""
+
+    symbols: Sequence[tuple[Symbol, LanguageServer]]
+    freshness: Sequence[Freshness]
+    unavailable: Sequence[Unavailable]
+    has_answers: bool = True
+
+
+async def search(
+    workplace: Workplace, wanted: NameQuery, path: Path | None, waiting: Waiting, texts: Texts
+) -> Findings:
+    """The declarations with a wanted name; those of the workspace come first.
+
+    Args:
+        workplace: where to search.
+        wanted: the name.
+        path: the only file to search; None for the project.
+        waiting: see `Waiting`.
+        texts: the files read by this call.
+
+    Raises:
+        ToolError: no server could be asked.
+    """
+    if path is None:
+        found = await workplace.servers.for_project("symbols")
+    else:
+        found = await workplace.servers.for_file(path, "symbols")
+    running, unavailable = asking.split(found)
+    servers = [one for one in running if one.supports(OUTLINE) or one.supports(PROJECT)]
+    servers = _without_covered(servers) if path is None else servers[:1]
+    if not servers:
+        raise asking.no_server(unavailable, "this project" if path is None else workplace.shown(path))
+
+    async def work(server: LanguageServer) -> _Found:
+        if path is not None:
+            return _Found([one for one in await outline(server, path, texts) if wanted.fits(one.path)])
+        return await _in_project(workplace, server, wanted, texts)
+
+    parts = await asking.ask_all(servers, work, waiting)
+    symbols = _ordered(workplace, parts)
+    has_answers = any(part.value is not None for part in parts)
+    return Findings(symbols, [_limited(part) for part in parts], unavailable, has_answers)
+
+
+def _limited(part: Part[_Found]) -> Freshness:
+    """The freshness of a part, which is partial at best if not all files were looked at."""
+    fresh = part.freshness
+    if part.value is None or not part.value.partial or fresh.state != "fresh":
+        return fresh
+    return Freshness(fresh.provider, "partial", f"only {MAX_FILES} of the files that may have it were read")
+
+
+def _without_covered(servers: Sequence[LanguageServer]) -> list[LanguageServer]:
+    """The first server for each language: what a later one finds would be there twice."""
+    chosen: list[LanguageServer] = []
+    covered: set[str] = set()
+    for server in servers:
+        languages = set(server.specification.languages)
+        if not languages <= covered:
+            chosen.append(server)
+            covered |= languages
+    return chosen
+
+
+def _ordered(workplace: Workplace, parts: Iterable[Part[_Found]]) -> list[tuple[Symbol, LanguageServer]]:
+    known: dict[tuple[object, ...], tuple[Symbol, LanguageServer]] = {}
+    for part in parts:
+        for symbol in part.value.symbols if part.value is not None else ():
+            known.setdefault((symbol.place.path, symbol.place.span.start), (symbol, part.server))
+    return sorted(
+        known.values(),
+        key=lambda one: (not workplace.workspace.contains(one[0].place.path), one[0].place.order),
+    )
+
+
+async def _in_project(
+    workplace: Workplace, server: LanguageServer, wanted: NameQuery, texts: Texts
+) -> _Found:
+    candidates: list[Symbol] = []
+    if server.supports(PROJECT):
+        result = list_of(await server.request(PROJECT, {"query": wanted.literal}))
+        own = replace(wanted, containers=(), whole=False)
+        # most of what a server finds only resembles the name; the file of each of the rest is read
+        fitting = [raw for raw in result[:MAX_HITS] if own.fits(found_path(raw)[-1:])]
+        paths = [one.path for one in locations_of([raw.get("location") for raw in fitting])]
+        listed = await workplace.run(
+            paths, lambda: [found_symbol(raw, texts, server.encoding) for raw in fitting]
+        )
+        outside_copies = await workplace.own(paths)
+        candidates = [one for one in listed if one is not None and one.place.path in outside_copies]
+    if not server.supports(OUTLINE):
+        return _Found([one for one in candidates if wanted.fits(one.path)])
+    files = list(dict.fromkeys(one.place.path for one in candidates))
+    is_cut = False
+    if not files:
+        files, is_cut = await _files_with(workplace, server, wanted)
+    outlines = await asyncio.gather(*(_outline(server, path, texts) for path in files[:MAX_FILES]))
+    exact = dict(zip(files[:MAX_FILES], outlines, strict=True))
+    found = [one for symbols in exact.values() for one in symbols if wanted.fits(one.path)]
+    rest = [one for one in candidates if one.place.path not in exact and wanted.fits(one.path)]
+    return _Found(found + rest, partial=is_cut or len(files) > MAX_FILES)
+
+
+async def _outline(server: LanguageServer, path: Path, texts: Texts) -> list[Symbol]:
+    """The symbols of one of many files; none if it cannot be read."""
+    try:
+        return await outline(server, path, texts)
+    except (OSError, RequestFailed):
+        return []
+
+
+async def _files_with(
+    workplace: Workplace, server: LanguageServer, wanted: NameQuery
+) -> tuple[list[Path], bool]:
+    """The files of the server's languages that may declare a wanted name, and whether there may be more.
+
+    Those with a line that looks like its declaration come first.
+    """
+    word = wanted.literal
+    if not word or wanted.match == "fuzzy":
+        listed = await files_of(workplace.workspace, workplace.searches, server.specification, _TEXT_HITS)
+        return list(listed.paths), listed.partial
+    exact = wanted.match == "exact"
+    name = re.escape(word if exact else word.lower())
+    found: dict[Path, None] = {}
+    is_cut = False
+    for text in (rf"{_DECLARES}{name}", name):
+        query = TextQuery(text, regex=True, case_sensitive=exact)
+        try:
+            lines = await find_text(
+                workplace.workspace,
+                query,
+                where(server.specification),
+                _TEXT_HITS,
+                workplace.searches.settings(),
+            )
+        except EngineUnavailable:
+            return [], False
+        found |= dict.fromkeys(match.path for match in lines.items)
+        is_cut = lines.capped
+    return list(found), is_cut

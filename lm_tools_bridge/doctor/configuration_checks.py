@@ -1,0 +1,174 @@
+"""Judges what the file of a client says about our manager, before anything is sent. Pure but for the PATH."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from lm_tools_bridge.client_setup.change import ENTRY_NAME, is_ours
+from lm_tools_bridge.client_setup.clients import Client
+from lm_tools_bridge.client_setup.configured_entries import ClientConfiguration, Configured
+from lm_tools_bridge.client_setup.entry_upgrade import Entry, upgraded
+from lm_tools_bridge.doctor.findings import Level
+from lm_tools_bridge.protocol import headers
+
+_FOLDER_HEADER: Final = headers.WORKSPACE_CWD.lower()
+_NOT_REQUIRED: Final = "required = true is missing, so Codex waits for the list of tools for 1 s only"
+_PWD: Final = re.compile(r"\bPWD\b")
+
+
+class Problem(NamedTuple):
+    """Something about a client's configuration; `hint` is the command or line that solves it."""
+
+    level: Level
+    text: str
+    hint: str
+
+
+def problems_of_files(found: ClientConfiguration) -> Iterator[Problem]:
+    """Files that the client cannot read, and entries that stand in each other's way."""
+    for refusal in found.refusals:
+        yield Problem(Level.FAIL, refusal.message, refusal.next_step)
+    used = [one for one in found.entries if one.is_ours and not one.is_disabled]
+    for one in used[1:]:
+        text = f"it sees every tool twice: {used[0].where} and {one.where} lead to the same manager"
+        yield Problem(Level.WARN, text, f'remove the entry "{one.name}" from {one.where}')
+
+
+class Judged(NamedTuple):
+    """An entry, and what it becomes if it is brought up to date.
+
+    Attributes:
+        client: whose it is.
+        entry: the entry.
+        after: what `lmtb client update` makes of it; the same if it leaves it as it is.
+    """
+
+    client: Client
+    entry: Configured
+    after: Entry
+
+    @classmethod
+    def of(cls, client: Client, entry: Configured, wanted: Entry) -> Judged:
+        """Judge an entry by the one that we write today. Only our name in files of users is."""
+        judged = cls(client, entry, entry.written)
+        if not (judged.is_replaced and entry.is_ours):
+            return judged
+        return judged._replace(after=upgraded(entry.written, wanted))
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether our commands write this entry: it has our name, in the user's file for all projects."""
+        entry = self.entry
+        is_users = entry.place.scope == "user" and len(entry.place.container) == 1
+        return is_users and entry.name == ENTRY_NAME
+
+    @property
+    def update(self) -> str | None:
+        """The command that brings it up to date; None if that changes nothing."""
+        if self.after == self.entry.written:
+            return None
+        return f"lmtb client update {self.client.id}"
+
+    def cure(self, line: str = "") -> str:
+        """What solves a problem that an update solves, or without one the line to write."""
+        where = self.entry.where
+        return self.update or (f"write in {where}: {line}" if line else f"correct {where}")
+
+
+def problems_of_entry(judged: Judged, port: int | None, path: str | None) -> Iterator[Problem]:
+    """What is wrong with one entry.
+
+    Args:
+        judged: the entry.
+        port: the manager's port; None if it is not known.
+        path: the PATH on which the client finds programs.
+    """
+    client, entry = judged.client, judged.entry
+    if not entry.is_ours:
+        text = f'{entry.where}: the entry "{entry.name}" does not lead to LM Tools Bridge'
+        is_replaced = judged.is_replaced and not client.form.is_yaml
+        by_hand = f"remove it there; the entry to write instead: lmtb client show {client.id}"
+        yield Problem(Level.FAIL, text, f"lmtb client add {client.id} --force" if is_replaced else by_hand)
+        return
+    if entry.is_disabled:
+        text = f'{entry.where}: the entry "{entry.name}" is disabled'
+        yield Problem(Level.WARN, text, "enable it in that file")
+        return
+    faults = [*_faults(judged, port, path)]
+    yield from faults or _outdated(judged)
+    for variable in entry.unset:
+        text = f"{entry.where}: it uses {variable}, which has no value here"
+        instead = f", or: {judged.update}" if judged.update else ""
+        yield Problem(Level.WARN, text, f"set it where you start the client{instead}")
+    if client.id == "codex":
+        yield from _codex(judged)
+
+
+def _faults(judged: Judged, port: int | None, path: str | None) -> Iterator[Problem]:
+    """Why an entry does not lead to the manager of this port."""
+    entry = judged.entry
+    if entry.address is None:
+        program = program_of(entry)
+        if program is None or shutil.which(program, path=path) is None:
+            yield Problem(
+                Level.FAIL, f"{entry.where}: it starts {program}, which is not there", judged.cure()
+            )
+    elif port is not None and not leads_to(entry, port):
+        text = f"{entry.where}: it connects to {entry.address}, but the manager's port is {port}"
+        yield Problem(Level.FAIL, text, judged.cure(f"http://127.0.0.1:{port}/mcp"))
+
+
+def _outdated(judged: Judged) -> Iterator[Problem]:
+    """An entry that is not what we write today, and what is worse about it."""
+    if judged.update is None:
+        return
+    before, after = judged.entry.written, judged.after
+    changed = [key for key in after if after[key] != before.get(key)]
+    dropped = [key for key in before if key not in after]
+    instead = f" in place of {', '.join(dropped)}" if dropped else ""
+    text = f"{judged.entry.where}: the entry is not what is written today: {', '.join(changed)}{instead}"
+    if _PWD.search(str(before)) and not _PWD.search(str(after)):
+        text += "; it names the folder of the shell that started the program, not that of the session"
+    if judged.client.id == "codex" and "required" in changed:
+        text += f"; {_NOT_REQUIRED}"
+    yield Problem(Level.WARN, text, judged.update)
+
+
+def program_of(entry: Configured) -> str | None:
+    """The program that an entry starts, if it names one."""
+    command = entry.entry.get("command")
+    program = command[0] if isinstance(command, list) and command else command
+    return program if isinstance(program, str) else None
+
+
+def leads_to(one: Configured, port: int) -> bool:
+    """Whether an entry leads to an endpoint of the manager on this port, which alone is contacted."""
+    try:
+        parts = urlsplit(one.address or "")
+    except ValueError:
+        return False
+    return parts.scheme == "http" and is_ours({"url": one.address}) and one.port == port
+
+
+def _codex(judged: Judged) -> Iterator[Problem]:
+    entry = judged.entry
+    if judged.after.get("required") is not True:
+        text = f"{entry.where}: {_NOT_REQUIRED}"
+        yield Problem(Level.WARN, text, f"write in {entry.where}: required = true")
+    names = {name.lower() for key in ("env_http_headers", "http_headers") for name in _keys(entry.entry, key)}
+    address = entry.address
+    if address is None or judged.update is not None or "cwd=" in address or "/w/" in address:
+        return
+    if _FOLDER_HEADER not in names:
+        text = f"{entry.where}: the header {headers.WORKSPACE_CWD} is missing, so no project is found"
+        line = f'env_http_headers = {{ "{headers.WORKSPACE_CWD}" = "PWD" }}'
+        yield Problem(Level.WARN, text, judged.cure(line))
+
+
+def _keys(entry: Mapping[str, object], key: str) -> tuple[str, ...]:
+    value = entry.get(key)
+    return tuple(value) if isinstance(value, dict) else ()

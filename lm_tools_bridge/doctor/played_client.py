@@ -1,0 +1,222 @@
+"""Plays a client: makes its first requests to the manager in its name, and reports what it would see. Blocks.
+
+The version that it names is marked, so that `lmtb clients` does not count it, and its session is ended.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from lm_tools_bridge.doctor.introductions import Introduction
+from lm_tools_bridge.machine.peers.proved_server import require_own_server
+from lm_tools_bridge.protocol import headers, names, sse
+from lm_tools_bridge.protocol.versions import Era, era_of
+from manager.routing.state.client_overview import PLAYED
+
+MAX_PAGES: Final = 100
+_IN_URLS: Final = "%!$&'()*+,;=:@/?"
+
+
+class Unanswered(Exception):
+    """The manager gave no usable answer; the message says what it did."""
+
+
+class TooLate(Unanswered):
+    """The manager did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a client got.
+
+    Attributes:
+        tools: the names in its first list.
+        workspace: id of the workspace that was found.
+        source: how it was found, as `X-Workspace-Source` has it.
+        seconds: how long connecting and the list took.
+    """
+
+    tools: tuple[str, ...]
+    workspace: str | None
+    source: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class PlayedClient:
+    """One client that connects, lists the tools and leaves.
+
+    Args:
+        introduction: how it introduces itself.
+        address: where it connects to.
+        headers: what it sends with each request.
+        root: the folder with which it answers `roots/list`, as a URI.
+        wait_s: how long one answer may take.
+        reads_all_pages: whether it asks for further pages of the list.
+    """
+
+    introduction: Introduction
+    address: str
+    headers: Mapping[str, str]
+    root: str
+    wait_s: float
+    reads_all_pages: bool = True
+    _session: str | None = field(default=None, init=False)
+    _found: tuple[str | None, str] = field(default=(None, "none"), init=False)
+    _id: int = field(default=0, init=False)
+    _gave_roots: bool = field(default=False, init=False)
+
+    def play(self) -> Seen:
+        """Make the first requests.
+
+        Raises:
+            Unanswered: the manager cannot be reached, refuses, or does not answer in time.
+        """
+        begun = time.monotonic()
+        try:
+            self._connect()
+            tools = tuple(self._list())
+            seconds = time.monotonic() - begun
+            if self._gave_roots:  # the headers of the list were sent before its roots were known
+                self._request(names.TOOLS_LIST, {})
+            return Seen(tools, *self._found, seconds)
+        finally:
+            if self._session is not None:
+                self._leave()
+
+    @property
+    def _is_modern(self) -> bool:
+        return era_of(self.introduction.revision) is Era.MODERN
+
+    def _info(self) -> dict[str, str]:
+        return {"name": self.introduction.name, "version": self.introduction.version + PLAYED}
+
+    def _capabilities(self) -> dict[str, Any]:
+        return {"roots": {}} if self.introduction.has_roots else {}
+
+    def _connect(self) -> None:
+        if self._is_modern:
+            self._request(names.DISCOVER, {})
+            return
+        about = {
+            "protocolVersion": self.introduction.revision,
+            "capabilities": self._capabilities(),
+            "clientInfo": self._info(),
+        }
+        self._request(names.INITIALIZE, about)
+        self._post({"jsonrpc": "2.0", "method": names.INITIALIZED})
+
+    def _list(self) -> Iterator[str]:
+        cursor: dict[str, Any] = {}
+        for _ in range(MAX_PAGES):
+            result = self._request(names.TOOLS_LIST, cursor)
+            yield from (str(one.get("name")) for one in result.get("tools", []))
+            if not self.reads_all_pages or not result.get("nextCursor"):
+                return
+            cursor = {"cursor": result["nextCursor"]}
+
+    def _request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._id += 1
+        if self._is_modern:
+            meta = {
+                names.META_VERSION: self.introduction.revision,
+                names.META_CAPABILITIES: self._capabilities(),
+                names.META_CLIENT: self._info(),
+            }
+            params = {**params, "_meta": meta}
+        message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        answer = self._post(message, method)
+        if "error" in answer:
+            error = answer["error"]
+            said = error.get("message") if isinstance(error, dict) else error
+            raise Unanswered(f"{method} was refused: {said}")
+        result = answer.get("result")
+        if not isinstance(result, dict):
+            raise Unanswered(f"{method} got no result")
+        return result
+
+    def _post(self, message: dict[str, Any], method: str = "") -> dict[str, Any]:
+        """Send a message; the response to it, {} if it needs none."""
+        connection = self._open()
+        try:
+            self._prove_server(connection)
+            connection.request("POST", self._target(), json.dumps(message).encode(), self._head(method))
+            response = connection.getresponse()
+            self._session = response.getheader(headers.SESSION) or self._session
+            self._found = (
+                response.getheader(headers.WORKSPACE_ID) or self._found[0],
+                response.getheader(headers.WORKSPACE_SOURCE) or self._found[1],
+            )
+            return self._response_to(message, response) if "id" in message and "method" in message else {}
+        except TimeoutError as error:
+            raise TooLate(f"no answer to {method} within {self.wait_s:g} s") from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Unanswered(f"{urlsplit(self.address).netloc} cannot be used: {error}") from error
+        finally:
+            connection.close()
+
+    def _response_to(self, message: Mapping[str, Any], response: http.client.HTTPResponse) -> dict[str, Any]:
+        if not (response.getheader("Content-Type") or "").startswith("text/event-stream"):
+            found = json.loads(response.read() or b"{}")
+            return found if isinstance(found, dict) else {}
+        decoder = sse.Decoder()
+        while line := response.readline():
+            for event in decoder.feed(line):
+                heard = json.loads(event.data) if event.data else {}
+                if heard.get("method") == names.ROOTS_LIST:
+                    self._gave_roots = True
+                    roots = {"roots": [{"uri": self.root}]}
+                    self._post({"jsonrpc": "2.0", "id": heard["id"], "result": roots})
+                elif heard.get("id") == message["id"]:
+                    return dict(heard)
+        return {}
+
+    def _leave(self) -> None:
+        connection = self._open()
+        try:
+            self._prove_server(connection)
+            connection.request("DELETE", self._target(), headers=self._head(""))
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            pass  # the manager ends silent sessions by itself
+        finally:
+            connection.close()
+
+    def _open(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.address)
+        return http.client.HTTPConnection(
+            parts.hostname or "127.0.0.1", parts.port or 80, timeout=self.wait_s
+        )
+
+    def _prove_server(self, connection: http.client.HTTPConnection) -> None:
+        """What the client sends may hold a token: only a program of this user gets it."""
+        connection.connect()
+        ends = connection.sock.getsockname(), connection.sock.getpeername()
+        require_own_server(*ends, has_secret=bool(self.headers))
+
+    def _target(self) -> str:
+        parts = urlsplit(self.address)
+        return quote(parts.path + (f"?{parts.query}" if parts.query else ""), safe=_IN_URLS)
+
+    def _head(self, method: str) -> dict[str, str]:
+        own = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            headers.VERSION: self.introduction.revision,
+        }
+        if self._session is not None:
+            own[headers.SESSION] = self._session
+        if self._is_modern and method:
+            own[headers.METHOD] = method
+        return {**{key: _one_line(value) for key, value in self.headers.items()}, **own}
+
+
+def _one_line(value: str) -> str:
+    """A header value as the client's bytes: UTF-8, as real clients send it."""
+    return value.encode().decode("latin-1").replace("\r", "").replace("\n", "")

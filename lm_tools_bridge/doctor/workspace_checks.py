@@ -1,0 +1,139 @@
+"""The checks of doctor for workspaces: their servers, the sources of their tools, servers of clients."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.client_setup.adoption.project_file_formats import ServersFile
+from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
+from lm_tools_bridge.client_setup.cli.context import user_machine
+from lm_tools_bridge.doctor.findings import Finding, Level, Situation
+from lm_tools_bridge.protocol.internal.own_servers import namespace_of
+from lm_tools_bridge.protocol.internal.source_states import HEALTHY
+from manager.cli.workspace_command import answer_of
+from manager.configuration.paths import Paths
+from manager.disk import claude_approvals
+from manager.disk.claude_approvals import read_approvals
+from manager.status_reading.responses import objects
+from manager.status_reading.source_problems import source_problems
+from manager.status_reading.workspaces import merged_workspaces
+from manager.supervision.processes.server_log import tail
+
+_LAST_LINES: Final = 5
+_MAX_LOOKED_AT: Final = 5
+"""Workspaces whose languages are looked at; each takes about a second."""
+_MAX_NAMED: Final = 5
+_LOOK_S: Final = 10.0
+_FAILING: Final = frozenset({"unhealthy", "crash_looping"})
+_WORKSPACE_ID: Final = re.compile(r"[a-z0-9-]{1,64}")
+
+
+def workspaces(situation: Situation) -> Iterator[Finding]:
+    """Servers that do not start or do not answer, with their last output."""
+    if situation.status is None:
+        return
+    rows = merged_workspaces(situation.status)
+    failing = [row for row in rows if row.get("state") in _FAILING]
+    if not failing:
+        running = len(objects(situation.status, "instanceDetails"))
+        yield Finding(Level.OK, "workspaces", f"{len(rows)} known, {running} running, all healthy")
+    for row in failing:
+        why = row.get("lastError") or row.get("cause") or "no reason known"
+        here = shlex.quote(str(row.get("root")))
+        hint = f"the next request restarts it; if it fails again, read its log: lmtb log --cwd {here}"
+        text = f"{row.get('workspace')} ({row.get('root')}) is {row['state']}: {why}"
+        yield Finding(Level.FAIL, "workspaces", text, hint, _last_output(row, situation.paths))
+
+
+def sources(situation: Situation) -> Iterator[Finding]:
+    """Sources of tools that are down or wait for the user, as the running servers last reported."""
+    if situation.status is None:
+        return
+    servers = [one for one in objects(situation.status, "instanceDetails") if "sources" in one]
+    found = [(server, problem) for server in servers for problem in source_problems(server)]
+    for server, problem in found:
+        level = Level.FAIL if problem.is_fault else Level.WARN
+        text = f"{server.get('workspace')}: {problem.text}"
+        yield Finding(level, "sources", text, problem.next_step)
+    if servers and not found:
+        yield Finding(
+            Level.OK, "sources", _counted([row for one in servers for row in objects(one, "sources")])
+        )
+
+
+def _counted(rows: list[Mapping[str, Any]]) -> str:
+    """How many sources there are, and those that are neither healthy nor a problem of their own."""
+    if not rows:
+        return "the running workspaces have not reported theirs yet; lmtb servers asks them"
+    others = [f"{row.get('id')} is {row.get('state')}" for row in rows if row.get("state") not in HEALTHY]
+    shown = ", ".join(others[:_MAX_NAMED]) + (" and others" if len(others) > _MAX_NAMED else "")
+    return f"{len(rows)} in running workspaces, {shown or 'all healthy'}"
+
+
+def languages(situation: Situation) -> Iterator[Finding]:
+    """Language servers of running workspaces: those that are there, are missing, or wait for trust."""
+    if situation.status is None:
+        return
+    for server in objects(situation.status, "instanceDetails")[:_MAX_LOOKED_AT]:
+        root = server.get("root")
+        found = (
+            answer_of("languages", root, "--no-versions", limit_s=_LOOK_S) if isinstance(root, str) else None
+        )
+        rows = objects(found or {}, "servers")
+        if not rows:
+            continue
+        named = {
+            state: [str(row.get("server")) for row in rows if row.get("state") == state]
+            for state in ("installed", "missing", "pending_trust")
+        }
+        here, name = shlex.quote(str(root)), server.get("workspace")
+        if waiting := named["pending_trust"]:
+            text = f"{name}: {', '.join(waiting)} would run project code or belong to the project"
+            yield Finding(Level.WARN, "languages", text, f"to allow them: lmtb trust {here}")
+        text = f"{name}: {', '.join(named['installed']) or 'no language server'}"
+        missing = f"; not installed: {', '.join(named['missing'])}" if named["missing"] else ""
+        yield Finding(Level.OK, "languages", f"{text}{missing} (lmtb languages --cwd {here})")
+
+
+def client_servers(situation: Situation) -> Iterator[Finding]:
+    """Servers of known workspaces that a client starts itself, as far as `lmtb adopt` can move them."""
+    if situation.status is None:
+        return
+    roots = {
+        row["root"]: row for row in merged_workspaces(situation.status) if isinstance(row.get("root"), str)
+    }
+    for root, row in roots.items():
+        started = _known_to_start(Path(root), situation.paths.state_dir)
+        if started:
+            shown = "; ".join(
+                f"{file.client} starts {', '.join(names)} of {file.path}" for file, names in started.items()
+            )
+            text = f"{row.get('workspace')} ({root}): {shown}, in addition to the manager"
+            hint = f"move them into its workspace.toml: lmtb adopt --cwd {shlex.quote(root)}"
+            yield Finding(Level.WARN, "client servers", text, hint)
+
+
+def _known_to_start(root: Path, state_dir: Path) -> dict[ServersFile, list[str]]:
+    """What clients start, without servers that the user did not allow in Claude Code, which asks."""
+    machine = user_machine()
+    allowed = read_approvals(machine.environ, machine.home, root).own_servers("")
+    started = {}
+    for file, names in ProjectFiles(root, state_dir).started_by_clients().items():
+        is_asked = file.path == claude_approvals.FILE
+        known = [name for name in names if not is_asked or allowed.starts(file.path, namespace_of(name))]
+        if known:
+            started[file] = known
+    return started
+
+
+def _last_output(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:
+    lines = row.get("stderrTail")
+    name = row.get("workspace")
+    if not isinstance(lines, list):
+        known = isinstance(name, str) and _WORKSPACE_ID.fullmatch(name)
+        lines = tail(paths.logs_dir / f"{name}.log") if known else []
+    return tuple(str(line) for line in lines[-_LAST_LINES:])

@@ -1,0 +1,75 @@
+"""A session with a window, whose tool lists show open objects: the schemas are read from its resources."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from lm_tools_bridge.protocol import jsonrpc, names
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.session.paging import Pages
+from workspace_server.sources.mcp.session.session import REQUEST_S, Session
+from workspace_server.tool import RpcError
+
+PLACES: Final = ("lm-tools://schema/", "lm-tools://tool/")
+"""Where windows have the schema of a tool: up to version 1.0.139 of the extension, and after."""
+AT_ONCE: Final = 8
+SCHEMA_S: Final = 5.0
+MAX_SCHEMA: Final = 256 * 1024
+
+
+class WindowSession(Session):
+    """A `Session` whose tools have their schemas."""
+
+    unread_schemas: Sequence[str] = ()
+    """The tools of the last list whose schema could not be read; they keep the one of the list."""
+
+    async def list_all(self, method: str, member: str, timeout_s: float = REQUEST_S) -> Pages:
+        """As `Session.list_all`."""
+        pages = await super().list_all(method, member, timeout_s)
+        if method == names.TOOLS_LIST:
+            pages.entries = await self._with_schemas(pages.entries)
+        return pages
+
+    async def _with_schemas(self, entries: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
+        turn, unread = asyncio.Semaphore(AT_ONCE), []
+
+        async def complete(entry: msgspec.Raw) -> msgspec.Raw:
+            members = jsonrpc.members_of(entry)
+            name = jsonrpc.text_of(members.get("name", b"null"))
+            if name is None:
+                return entry  # reported with the list
+            async with turn:
+                schema = await self._schema(name)
+            if schema is None:
+                unread.append(name)
+                return entry
+            return jsonrpc.raw({**members, "inputSchema": schema})
+
+        completed = await asyncio.gather(*map(complete, entries))
+        self.unread_schemas = unread
+        return list(completed)
+
+    async def _schema(self, name: str) -> Mapping[str, Any] | None:
+        for place in PLACES:
+            try:
+                answer = await self.request(names.RESOURCES_READ, {"uri": place + name}, SCHEMA_S)
+            except Unavailable:
+                return None
+            schema = None if isinstance(answer, RpcError) else _schema_in(answer)
+            if schema is not None:
+                return schema
+        return None
+
+
+def _schema_in(answer: msgspec.Raw) -> Mapping[str, Any] | None:
+    """The `inputSchema` in the JSON text of a resource."""
+    try:
+        text = msgspec.json.decode(answer)["contents"][0]["text"]
+        schema = msgspec.json.decode(text)["inputSchema"] if len(text) <= MAX_SCHEMA else None
+    except (msgspec.DecodeError, RecursionError, LookupError, TypeError):
+        return None
+    return schema if isinstance(schema, Mapping) else None

@@ -1,0 +1,118 @@
+"""Parses the requests of one connection from the bytes that arrive. Sans-IO and pure.
+
+`receive` takes bytes. `next_head` and `next_body` return what is complete, a refusal, or None while more
+bytes are needed. After a head, the caller decides who reads the body: the parser, or who gets `take_rest`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Generic
+
+from lm_tools_bridge.http_server.parsing.body_reader import Body, ChunkedBody, MeasuredBody
+from lm_tools_bridge.http_server.parsing.head_reader import Head, HeadReader, ReadHead, RefusedHead
+from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+
+MAX_BLANK_BYTES: Final = 512
+"""Bytes of empty lines that are ignored before a request line (RFC 9112 §2.2)."""
+TOO_MANY_BLANK_LINES: Final = AdmissionRefusal(
+    400, f"more than {MAX_BLANK_BYTES} bytes of empty lines before a request; send the request at once"
+)
+_HEAD_END: Final = b"\r\n\r\n"
+_BLANK_LINES: Final = re.compile(rb"(?:\r\n){1,%d}" % (MAX_BLANK_BYTES // 2 + 1))
+
+
+class RequestParser(Generic[Head]):
+    """The parser of one connection.
+
+    Args:
+        heads: parses and admits heads.
+        body_cap: the most bytes of a chunked body.
+
+    Attributes:
+        buffer: bytes that were received and not parsed.
+        raw_head: the bytes of the last head.
+    """
+
+    __slots__ = ("_blank_bytes", "_body", "_body_cap", "_heads", "buffer", "raw_head")
+
+    def __init__(self, heads: HeadReader[Head], body_cap: int) -> None:
+        self.buffer = b""
+        self.raw_head = b""
+        self._blank_bytes = 0  # before the next head
+        self._heads = heads
+        self._body_cap = body_cap
+        self._body: Body | None = None
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the transport."""
+        self.buffer = self.buffer + data if self.buffer else data
+
+    def next_head(self) -> ReadHead[Head] | RefusedHead | None:
+        """Return the next head; None while its end is missing."""
+        if self.buffer.startswith(b"\r\n") and not self._skip_blank_lines():
+            return RefusedHead(TOO_MANY_BLANK_LINES)
+        buffer = self.buffer
+        end = buffer.find(_HEAD_END) + 4
+        if end < 4:
+            refusal = self._heads.refuse_begin(buffer)
+            return None if refusal is None else RefusedHead(refusal)
+        self.raw_head, self.buffer, self._blank_bytes = buffer[:end], buffer[end:], 0
+        return self._heads.read(self.raw_head)
+
+    def _skip_blank_lines(self) -> bool:
+        """Drop empty lines from the buffer; return False if there are too many before one head."""
+        found = _BLANK_LINES.match(self.buffer)
+        if found is not None:
+            self._blank_bytes += found.end()
+            self.buffer = self.buffer[found.end() :]
+        return self._blank_bytes <= MAX_BLANK_BYTES
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of a request has been received; a lone CR may belong to an empty line."""
+        return self.buffer not in (b"", b"\r")
+
+    def whole_body(self, length: int | None) -> bytes | None:
+        """Return a body that has been received already; None where it has to be waited for."""
+        buffer = self.buffer
+        if length is None or len(buffer) < length:
+            return None
+        self.buffer = buffer[length:]
+        return buffer[:length]
+
+    def expect_body(self, length: int | None) -> None:
+        """Read a body of this length (None: in chunks) from now on, with `next_body`."""
+        self._body = ChunkedBody(self._body_cap) if length is None else MeasuredBody(length)
+
+    def discard_body(self, length: int) -> None:
+        """Skip a body of this length from now on, with `next_body`, which returns an empty one."""
+        self._body = MeasuredBody(length, is_kept=False)
+
+    def next_body(self) -> bytes | AdmissionRefusal | None:
+        """Return the expected body; None while its end is missing."""
+        body = self._body
+        assert body is not None  # noqa: S101  `expect_body` was called
+        data, self.buffer = self.buffer, b""
+        refusal = body.feed(data)
+        if refusal is not None:
+            return refusal
+        if not body.is_complete:
+            return None
+        self._body, self.buffer = None, body.rest
+        return body.body
+
+    @property
+    def received(self) -> int:
+        """The bytes of the expected body that have been received."""
+        return 0 if self._body is None else self._body.received
+
+    def take_rest(self) -> bytes:
+        """Return and forget all bytes that are not parsed."""
+        rest, self.buffer = self.buffer, b""
+        return rest
+
+    def close(self) -> None:
+        """Forget everything; no more requests are read."""
+        self.buffer = self.raw_head = b""
+        self._body = None

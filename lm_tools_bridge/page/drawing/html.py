@@ -1,0 +1,181 @@
+"""Builds HTML and escapes every value: text, tables, buttons, documents. Pure.
+
+Nothing is inline but markup: no style, no script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from lm_tools_bridge.protocol.internal.source_states import STATES
+from lm_tools_bridge.terminal.tones import MARKS, Tone, tone_of
+from lm_tools_bridge.text.printable import printable
+
+ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
+CALLS_PATH: Final = "/page/calls"
+"""The address of the recorded calls."""
+_TITLE: Final = "LM Tools Bridge"
+_NEXT_STEP: Final = re.compile(r"""'[^']*'|"[^"]*"|(?P<end>; )(?=[a-z ]+: lmtb |or )""")
+"""The end of a step. Quoted words are stepped over: names of folders and servers are quoted in commands."""
+_STATES: Final = {
+    "unhealthy": "does not answer",
+    **{word: state.words for word, state in STATES.items() if not (state.is_healthy or state.is_starting)},
+}
+_SITE: Final = (
+    '<nav aria-label="Pages of this site"><a href="/">Overview</a> '
+    f'<a href="{CALLS_PATH}">Recorded calls</a></nav>'
+)
+_ACCESS: Final = (
+    '<p id="access">To use the buttons, open this page with <code>lmtb ui</code>. It can be read without.</p>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a button does: the name of an action, its label, and its members (`acting/actions.py`).
+
+    `about` completes the label for those who hear it and do not see the row.
+    """
+
+    name: str
+    label: str
+    members: tuple[tuple[str, str], ...] = ()
+    about: str = ""
+
+
+def document(title: str, sections: Mapping[str, str], *, changes: str | None = None) -> str:
+    """A whole page.
+
+    Args:
+        title: what comes before the product's name; empty for the first page.
+        sections: their HTML by the id of their element.
+        changes: the address of the event stream that replaces sections; None where there is none.
+    """
+    body = "".join(f'<section id="{name}">{html}</section>' for name, html in sections.items())
+    live = "" if changes is None else f' data-changes="{changes}"'
+    access = _ACCESS if changes or " data-action=" in body else ""
+    whole = f"{escape(printable(title))} – {_TITLE}" if title else _TITLE
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{whole}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<link rel="stylesheet" href="{ASSET_PATHS["page.css"]}">'
+        f'<script src="{ASSET_PATHS["page.js"]}" defer></script></head>'
+        f'<body><header><h1><a href="/">{_TITLE}</a></h1>{_SITE}<p id="connection" role="status">'
+        "<noscript>Without scripts this page does not change by itself: reload it.</noscript></p>"
+        f"{access}</header>"
+        f"<main{live}>{body}</main></body></html>"
+    )
+
+
+def text(value: object) -> str:
+    """A value as HTML text; an unknown one as a dash."""
+    return "–" if value is None or value == "" else escape(printable(str(value)))
+
+
+def lines(values: Iterable[object]) -> str:
+    """Lines of a program's output or of a file; empty if there are none."""
+    found = "\n".join(escape(printable(str(value))) for value in values)
+    return f"<pre>{found}</pre>" if found else ""
+
+
+def state(value: object) -> str:
+    """A state in plain words, with its mark and colour."""
+    return toned(plain_state(value), tone_of(str(value or "")) or Tone.OFF)
+
+
+def plain_state(value: object) -> str | None:
+    """A state of a server or source as a person says it: behind the name of what is in it."""
+    return None if value is None else _STATES.get(str(value), str(value))
+
+
+def toned(value: object, tone: Tone) -> str:
+    """A word with the mark and colour of a tone."""
+    mark = f'<span aria-hidden="true">{MARKS[tone]}</span>'
+    return f'<span class="state {tone.value}">{mark} {text(value)}</span>'
+
+
+def copyable(command: str) -> str:
+    """A command: one click selects all of it, and a button copies it where scripts run."""
+    return (
+        f'<span class="command"><code>{text(command)}</code> '
+        '<button type="button" data-copy hidden>Copy</button></span>'
+    )
+
+
+def steps(told: str) -> str:
+    """What helps: sentences, whose commands can be copied by themselves, without the words before them.
+
+    Args:
+        told: `WORDS: COMMAND` or a sentence, several with `; ` between. Names from elsewhere are only in
+            commands, quoted for a shell.
+    """
+    ends = [match.span("end") for match in _NEXT_STEP.finditer(told) if match["end"]]
+    starts = [0, *(end for _, end in ends)]
+    stops = [*(begin for begin, _ in ends), len(told)]
+    return "<br>".join(_step(told[start:stop]) for start, stop in zip(starts, stops, strict=True))
+
+
+def _step(told: str) -> str:
+    words, separator, command = told.partition(": lmtb ")
+    if separator:
+        return f"{text(capitalized(words))}: {copyable(f'lmtb {command}')}"
+    return copyable(told) if told.startswith("lmtb ") else text(told)
+
+
+def capitalized(sentence: str) -> str:
+    """A sentence that begins with a capital letter."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def link(path: str, label: object) -> str:
+    """A link to a page of ours."""
+    return f'<a href="{escape(path)}"><strong>{text(label)}</strong></a>'
+
+
+def facts(values: Mapping[str, str]) -> str:
+    """Names with their values, which are HTML."""
+    rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in values.items())
+    return f"<dl>{rows}</dl>"
+
+
+def table(
+    caption: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    empty: str,
+    *,
+    figures: Collection[str] = (),
+) -> str:
+    """A table of HTML cells below its caption.
+
+    Args:
+        empty: the sentence to show if it has no rows.
+        figures: heads of the columns of figures, which are on one line each and end below each other.
+    """
+    kinds = [' class="figure"' if head in figures else "" for head in heads]
+    opened = [f'<td data-head="{escape(head)}"{kind}>' for head, kind in zip(heads, kinds, strict=True)]
+    body = "".join(
+        f"<tr>{''.join(f'{cell}{inner}</td>' for cell, inner in zip(opened, row, strict=True))}</tr>"
+        for row in rows
+    )
+    if not body:
+        return f"<h2>{caption}</h2><p>{empty}</p>"
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(heads, kinds, strict=True)
+    )
+    return f"<h2>{caption}</h2><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def button(action: Action) -> str:
+    """A button, which the page's script enables for a browser that may act."""
+    members = "".join(f' data-{name}="{escape(value)}"' for name, value in action.members)
+    about = f' aria-label="{escape(printable(f"{action.label} {action.about}"))}"' if action.about else ""
+    return (
+        f'<button type="button" data-action="{action.name}"{members}{about} disabled>'
+        f"{escape(action.label)}</button>"
+    )

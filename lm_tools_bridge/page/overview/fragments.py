@@ -1,0 +1,210 @@
+"""Renders the page and its parts. A part is replaced as a whole when its data change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from lm_tools_bridge.page.drawing.html import (
+    CALLS_PATH,
+    Action,
+    button,
+    copyable,
+    document,
+    facts,
+    lines,
+    link,
+    state,
+    steps,
+    table,
+    text,
+)
+from lm_tools_bridge.page.overview.browser_name import browser_name
+from lm_tools_bridge.page.overview.health import health_html
+from lm_tools_bridge.page.overview.needs import Need
+from lm_tools_bridge.page.overview.view import ManagerFacts, PageView
+from lm_tools_bridge.terminal.quantities import duration, latency, size
+from lm_tools_bridge.terminal.tones import MARKS
+
+_PAGES: Final = {"trust": "See what changed", "issues": "See the issues"}
+"""Labels of links to parts of a project's page."""
+_ALL_CALLS: Final = f"<p>{link(CALLS_PATH, 'All recorded calls')}</p>"
+
+
+def parts(view: PageView) -> dict[str, str]:
+    """The parts of the page by the id of their element, in their order."""
+    return {
+        "needs": _needs(view.needs, view.more["needs"]),
+        "projects": _projects(view.projects) + _rest(view.more["projects"], "lmtb workspaces"),
+        "calls": _calls(view.calls) + _rest(view.more["calls"], "lmtb top") + _ALL_CALLS,
+        "clients": _clients(view.clients) + _rest(view.more["clients"], "lmtb clients"),
+        "manager": _manager(view.manager),
+        "health": health_html(view.health),
+        "browsers": _browsers(view.browsers),
+    }
+
+
+def page(view: PageView) -> str:
+    """The whole page."""
+    return document("", parts(view), changes="/page/changes")
+
+
+def _rest(count: int, command: str) -> str:
+    return f"<p>{count:,} more: {copyable(command)}</p>" if count else ""
+
+
+def _needs(found: Sequence[Need], more: int) -> str:
+    if not found:
+        return '<h2>What needs you</h2><p class="state good">Nothing. All is well.</p>'
+    listed = "".join(map(_need, found))
+    return f'<h2>What needs you</h2><ul class="needs">{listed}</ul>{_rest(more, "lmtb status")}'
+
+
+def _need(need: Need) -> str:
+    project = f"<strong>{text(need.project)}</strong> " if need.project else ""
+    return (
+        f'<li class="{need.tone.value}"><p><span aria-hidden="true">{MARKS[need.tone]}</span> '
+        f"{project}{text(need.text)}</p>{lines(need.words)}{_clicks(need)}"
+        f'<p class="steps">{steps(need.next_step)}</p></li>'
+    )
+
+
+def _clicks(need: Need) -> str:
+    """What one click does: the buttons and the link. A button that is alone is the one that stands out."""
+    actions = (*([need.action] if need.action else []), *need.more_actions)
+    shown = f"{' '.join(map(button, actions))}{_page_of(need)}"
+    kind = "buttons one" if len(actions) == 1 else "buttons"
+    return f'<p class="{kind}">{shown}</p>' if shown else ""
+
+
+def _page_of(need: Need) -> str:
+    if need.page is None or need.project is None:
+        return ""
+    return link(f"{project_path(need.project)}#{need.page}", _PAGES[need.page])
+
+
+def _browsers(rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = ("Number", "Browser", "Opened", "Last action", "Action")
+    empty = "None may act. Open one with: <code>lmtb ui</code>"
+    return table("Browsers that may act", heads, map(_browser, rows), empty)
+
+
+def _browser(row: Mapping[str, Any]) -> Sequence[str]:
+    number = str(row.get("number"))
+    end = Action("end-session", "End", (("number", number),), f"browser {number}")
+    ages = (duration(_coarse(row.get(name))) for name in ("openedAgeSec", "actedAgeSec"))
+    return (
+        text(number),
+        text(browser_name(str(row.get("browser")))),
+        *(text(f"{age} ago") for age in ages),
+        button(end),
+    )
+
+
+def _coarse(seconds: object) -> int:
+    """Whole minutes, so that a page at rest does not change each second."""
+    return max(60, seconds // 60 * 60) if isinstance(seconds, int) else 60
+
+
+def _manager(known: ManagerFacts) -> str:
+    shown = {
+        "State": state(known.state),
+        "Version": text(known.version),
+        "Address": f"<code>{text(known.address)}</code>",
+        "Up": text(duration(known.up_s)),
+        "Memory": text(size(known.memory)),
+        "Calls": text(known.calls),
+        "Errors": text(known.errors),
+        "Own time of a call": text(_pair(known.own_ms)),
+    }
+    return f"<h2>Manager</h2>{facts(shown)}"
+
+
+def _pair(percentiles: Mapping[str, Any] | None) -> str | None:
+    if not percentiles:
+        return None
+    return f"{latency(percentiles.get('p50'))} (p50), {latency(percentiles.get('p99'))} (p99)"
+
+
+def _projects(rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = ("Project", "State", "Servers", "Clients", "Calls", "Errors", "p99", "Memory", "CPU", "Folder")
+    return table(
+        "Projects",
+        heads,
+        map(_project, rows),
+        "None yet: one appears with the first request from its folder.",
+        figures=heads[3:9],
+    )
+
+
+def project_path(workspace: object) -> str:
+    """The address of a project's own page."""
+    return f"/page/project?{urlencode({'id': str(workspace)}, errors='surrogatepass')}"
+
+
+def _project(row: Mapping[str, Any]) -> Sequence[str]:
+    server_ms, percent = row.get("serverMs"), row.get("cpuPercent")
+    p99 = server_ms.get("p99") if isinstance(server_ms, Mapping) else None
+    sources = "".join(f"<li>{text(one.get('id'))} {state(one.get('state'))}</li>" for one in row["sources"])
+    return (
+        link(project_path(row.get("workspace")), row.get("workspace")),
+        state(row.get("state")),
+        f'<ul class="sources">{sources}</ul>' if sources else "–",
+        text(row.get("clients") or None),
+        text(row.get("calls")),
+        text(row.get("errors")),
+        text(latency(p99)),
+        text(size(row.get("rssBytes"))),
+        text(None if percent is None else f"{percent} %"),
+        f"<code>{text(row.get('root'))}</code>",
+    )
+
+
+def _calls(rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = ("Tool", "State", "Time", "Client", "Project", "Action")
+    return table(
+        "Calls",
+        heads,
+        map(_call, rows),
+        "None runs now, and none of the last was slow enough to be listed.",
+        figures=("Time",),
+    )
+
+
+def _call(row: Mapping[str, Any]) -> Sequence[str]:
+    return (
+        text(row.get("tool")),
+        state(row.get("state")),
+        text(latency(row.get("ms"))),
+        text(row.get("client")),
+        text(row.get("workspace")),
+        button(_stop(row)) if row.get("root") else "",
+    )
+
+
+def _stop(row: Mapping[str, Any]) -> Action:
+    members = tuple((name, str(row.get(name))) for name in ("root", "number", "tool"))
+    return Action("stop-call", "Stop", members)
+
+
+def _clients(rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = ("Client", "State", "Project", "Found by", "Last call")
+    return table(
+        "Clients",
+        heads,
+        map(_client, rows),
+        f"None was seen lately. To connect one: {copyable('lmtb client add')}",
+    )
+
+
+def _client(row: Mapping[str, Any]) -> Sequence[str]:
+    name = " ".join(str(row[part]) for part in ("name", "version") if row.get(part))
+    age = duration(row.get("lastCallAgeSec"))
+    return (
+        text(name),
+        state(row.get("state")),
+        text(row.get("workspace")),
+        text(row.get("source")),
+        text(f"{age} ago" if age else None),
+    )

@@ -1,0 +1,81 @@
+"""Reads and renders the health of the manager: loop lag, memory, open files, versions, and charts."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lm_tools_bridge.machine.processes.open_files import OpenFiles, open_files
+from lm_tools_bridge.page.drawing.charts import chart
+from lm_tools_bridge.page.drawing.html import facts, state, text
+from lm_tools_bridge.terminal.quantities import latency, size
+from manager.admin.metrics.history import EVERY_S, Moment
+from manager.status_reading.responses import objects
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The health of the manager.
+
+    Attributes:
+        moments: of the last ten minutes, the oldest first.
+        files: its open files beside their limit; None if the system does not tell.
+        python: the version that runs it.
+        installed: the version of the installed program; None if unknown.
+        outdated: servers that run another version.
+    """
+
+    moments: Sequence[Moment] = ()
+    files: OpenFiles | None = None
+    python: str = ""
+    installed: str | None = None
+    outdated: int = 0
+
+
+def read_health(status: Mapping[str, Any], moments: Sequence[Moment]) -> Health:
+    """The health now.
+
+    Args:
+        status: what `/mcp/status` shows.
+    """
+    found = status.get("installation")
+    installed = found.get("version") if isinstance(found, Mapping) else None
+    outdated = sum(1 for one in objects(status, "instanceDetails") if one.get("outdated"))
+    return Health(moments, open_files(), platform.python_version(), installed, outdated)
+
+
+def health_html(health: Health) -> str:
+    """The facts and charts."""
+    lags = [one.lag_s for one in health.moments]
+    shown = {
+        "Longest delay of the event loop": text(latency(max(lags) * 1000) if lags else None),
+        "Open files": text(_files(health.files)),
+        "Installed version": text(health.installed),
+        "Python": text(health.python),
+        "Servers of another version": state(f"outdated: {health.outdated}") if health.outdated else "none",
+    }
+    charts = f'<div class="charts">{_charts(health.moments)}</div>'
+    return f"<h2>Health, the last ten minutes</h2>{facts(shown)}{charts}"
+
+
+def _files(files: OpenFiles | None) -> str | None:
+    if files is None:
+        return None
+    return f"{files.used}" if files.limit is None else f"{files.used} of {files.limit:,}"
+
+
+def _charts(moments: Sequence[Moment]) -> str:
+    return "".join(
+        (
+            chart("Calls per second", [one.calls / EVERY_S for one in moments], lambda rate: f"{rate:.1f}"),
+            chart("Errors per second", [one.errors / EVERY_S for one in moments], lambda rate: f"{rate:.1f}"),
+            chart("Time of servers (p99)", [_ms(one.p99_s) for one in moments], latency),
+            chart("Memory", [one.memory for one in moments], size),
+        )
+    )
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000

@@ -1,0 +1,224 @@
+"""Takes samples for open pages: one a second at most for all of them together, none while no page is open."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from lm_tools_bridge.page.overview.fragments import parts
+from lm_tools_bridge.page.overview.health import read_health
+from lm_tools_bridge.page.overview.processor_use import ProcessorUse
+from lm_tools_bridge.page.overview.view import PageView, page_view
+from lm_tools_bridge.protocol.errors import Refusal
+from manager.admin.control.services import Services
+from manager.admin.metrics.history import Moment
+from manager.logs.log import logger
+from manager.status_reading.responses import json_object, objects
+
+EVERY_S: Final = 1.0
+QUIET_S: Final = 20.0
+"""Longest time without an item; an empty one then shows whether the connection still works."""
+MOST_PAGES: Final = 32
+"""Most pages that are kept up to date at a time."""
+
+MOST_CPU: Final = 0.015
+"""Largest share of a processor that samples may take; if they take more, fewer are taken."""
+MOST_ASKED: Final = 8
+"""Most servers that are asked about their calls for one sample."""
+ANSWER_S: Final = 0.5
+"""Seconds that a page waits for the answer of a server; of a late one it shows the previous answer."""
+_QUESTION_S: Final = 0.001
+"""Approximate processor time of one question; it cannot be measured, since other tasks run meanwhile."""
+
+Parts = Mapping[str, str]
+
+
+class _Question(NamedTuple):
+    """A server to be asked about its calls, with its pid and number of calls as the status shows them."""
+
+    workspace: str
+    root: str
+    pid_and_calls: tuple[object, object]
+
+
+class _LastAnswer(NamedTuple):
+    """What a server last said of its calls, its pid and number of calls then, and the sample's number."""
+
+    pid_and_calls: tuple[object, object]
+    answer: Mapping[str, Any]
+    sample: int
+
+
+_UNKNOWN: Final = _LastAnswer((None, None), {}, 0)
+
+
+class LivePages:
+    """The samples that open pages share.
+
+    Args:
+        status: the status as `/mcp/status` shows it.
+        moments: the figures of the last ten minutes.
+        sleep: waits between two samples.
+        cpu: processor time of this thread, in seconds.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        status: Callable[[], dict[str, Any]],
+        moments: Callable[[], Sequence[Moment]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        cpu: Callable[[], float] = time.thread_time,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._services = services
+        self._status = status
+        self._moments = moments
+        self._sleep = sleep
+        self._cpu = cpu
+        self._clock = clock
+        self._use = ProcessorUse()
+        self._open = 0
+        self._is_closed = False
+        self._latest: Parts = {}
+        self._changed = asyncio.Condition()
+        self._sampler: asyncio.Task[None] | None = None
+        self._samples = 0
+        self._known: dict[str, _LastAnswer] = {}
+        """By workspace."""
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        """The questions without an answer so far, by workspace."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further page can be kept up to date."""
+        return self._open >= MOST_PAGES
+
+    async def view(self) -> PageView:
+        """What the page shows now. Asks the servers whose calls have changed, and starts none."""
+        status = self._status()
+        await self._ask(self._to_ask(status))
+        return self._view(status)
+
+    def _view(self, status: Mapping[str, Any]) -> PageView:
+        calls = {workspace: last.answer for workspace, last in self._known.items()}
+        percents = self._use.percents(status, self._clock())
+        return page_view(status, calls, read_health(status, self._moments()), percents)
+
+    def _to_ask(self, status: Mapping[str, Any]) -> list[_Question]:
+        """The servers whose calls may have changed: first those with running calls, then by age.
+
+        Servers that were asked and have not answered yet are left out.
+        """
+        known, found = {}, []
+        for one in objects(status, "instanceDetails"):
+            workspace, pid_and_calls = str(one.get("workspace")), (one.get("pid"), one.get("calls"))
+            last = self._known.get(workspace, _UNKNOWN)
+            if last.pid_and_calls[0] != pid_and_calls[0]:
+                last = _UNKNOWN  # it came from an earlier process
+            known[workspace] = last
+            if workspace not in self._asked and (one.get("inFlight") or last.pid_and_calls != pid_and_calls):
+                question = _Question(workspace, str(one.get("root")), pid_and_calls)
+                found.append((not one.get("inFlight"), last.sample, question))
+        self._known = known
+        return [question for _, _, question in sorted(found, key=lambda one: one[:2])]
+
+    async def _ask(self, questions: Sequence[_Question]) -> None:
+        """Ask servers, and wait `ANSWER_S` for their answers; later ones are used by the next sample."""
+        self._samples += 1
+        begun = [self._begin(one, self._samples) for one in questions]
+        if begun:
+            in_time, _ = await asyncio.wait(begun, timeout=ANSWER_S)
+            for task in in_time:
+                task.result()
+
+    def _begin(self, question: _Question, sample: int) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._ask_one(question, sample), name="page.calls")
+        self._asked[question.workspace] = task
+        task.add_done_callback(lambda _: self._asked.pop(question.workspace, None))
+        return task
+
+    async def _ask_one(self, question: _Question, sample: int) -> None:
+        answer = await self._calls(question.root)
+        self._known[question.workspace] = _LastAnswer(question.pid_and_calls, answer, sample)
+
+    async def changes(self) -> AsyncGenerator[Parts]:
+        """Yield the parts that changed since the last item: first all of them, none after a quiet while.
+
+        Ends when the pages are closed.
+        """
+        self._open += 1
+        shown: Parts = {}
+        try:
+            self._sampler = self._sampler or asyncio.create_task(self._sample(), name="page.sampler")
+            while not self._is_closed:
+                latest = await self._after(shown)
+                yield {name: html for name, html in latest.items() if shown.get(name) != html}
+                shown = latest
+        finally:
+            self._open -= 1
+            if self._open == 0:
+                await self._end_sampler()
+
+    async def close(self) -> None:
+        """End all streams of changes; none begins again."""
+        self._is_closed = True
+        await self._end_sampler()
+        asked = list(self._asked.values())
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _end_sampler(self) -> None:
+        sampler, self._sampler, self._latest = self._sampler, None, {}
+        if sampler is not None:
+            sampler.cancel()
+            await asyncio.gather(sampler, return_exceptions=True)
+
+    async def _after(self, shown: Parts) -> Parts:
+        """The first sample that differs from `shown`; `shown` itself after a quiet while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUIET_S), self._changed:
+                await self._changed.wait_for(
+                    lambda: self._is_closed or (self._latest and self._latest != shown)
+                )
+                return self._latest or shown
+        return shown
+
+    async def _sample(self) -> None:
+        has_failed = False
+        while True:
+            latest, spent = self._latest, 0.0
+            try:
+                latest, spent = await self._taken()
+                has_failed = False
+            except Exception as error:  # noqa: BLE001  a sample that fails must not be the last one
+                if not has_failed:
+                    logger().warning("page.sample_failed", why=f"{type(error).__name__}: {error}")
+                has_failed = True
+            async with self._changed:
+                self._latest = latest
+                self._changed.notify_all()
+            await self._sleep(max(EVERY_S, spent / MOST_CPU))
+
+    async def _taken(self) -> tuple[Parts, float]:
+        """One sample, and the processor time that it cost."""
+        began = self._cpu()
+        status = self._status()
+        questions = self._to_ask(status)[:MOST_ASKED]
+        spent = self._cpu() - began
+        await self._ask(questions)
+        began = self._cpu()
+        latest = parts(self._view(status))
+        return latest, spent + self._cpu() - began + len(questions) * _QUESTION_S
+
+    async def _calls(self, root: str) -> Mapping[str, Any]:
+        answer = await self._services.ask_server(root, "calls", None)
+        return {} if isinstance(answer, Refusal) else json_object(answer) or {}

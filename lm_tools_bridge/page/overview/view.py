@@ -1,0 +1,142 @@
+"""Selects from a status and the calls of servers what the page shows. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lm_tools_bridge.page.overview.health import Health
+from lm_tools_bridge.page.overview.needs import Need, needs
+from manager.status_reading.responses import objects
+from manager.status_reading.workspaces import merged_workspaces
+
+MOST_ROWS: Final = 50
+"""Most rows of a table; the verbs show all."""
+MOST_NEEDS: Final = 20
+"""Most things that need a person; the verb shows all."""
+MOST_ENDED: Final = 10
+"""Most calls that have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerFacts:
+    """The manager itself. A member that is None is unknown."""
+
+    state: str | None
+    version: str | None
+    address: str | None
+    up_s: int | None
+    memory: int | None
+    calls: int | None
+    errors: int | None
+    own_ms: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """All that the page shows. Tables are cut at `MOST_ROWS`, and `more` counts what is left out of each."""
+
+    needs: Sequence[Need]
+    manager: ManagerFacts
+    projects: Sequence[Mapping[str, Any]]
+    calls: Sequence[Mapping[str, Any]]
+    clients: Sequence[Mapping[str, Any]]
+    more: Mapping[str, int]
+    browsers: Sequence[Mapping[str, Any]]
+    health: Health
+
+
+def page_view(
+    status: Mapping[str, Any],
+    calls: Mapping[str, Mapping[str, Any]],
+    health: Health | None = None,
+    percents: Mapping[str, int] | None = None,
+) -> PageView:
+    """Make the view.
+
+    Args:
+        status: what `/mcp/status` shows.
+        calls: for each workspace that has some, what its server remembers of its calls.
+        health: that of the manager; None if unknown.
+        percents: what each server uses of a processor, by workspace.
+    """
+    found, clients = needs(status), objects(status, "clientDetails")
+    rows = _projects(status, clients, percents or {})
+    listed = _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})
+    return PageView(
+        found[:MOST_NEEDS],
+        _facts(status),
+        rows[:MOST_ROWS],
+        listed[:MOST_ROWS],
+        clients[:MOST_ROWS],
+        {
+            "needs": max(0, len(found) - MOST_NEEDS),
+            "projects": max(0, len(rows) - MOST_ROWS),
+            "calls": max(0, len(listed) - MOST_ROWS),
+            "clients": max(0, len(clients) - MOST_ROWS),
+        },
+        objects(status, "browsers"),
+        health or Health(),
+    )
+
+
+def _projects(
+    status: Mapping[str, Any], clients: Sequence[Mapping[str, Any]], percents: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Projects with a server first, each with its own servers, its clients and its share of a processor."""
+    connected = Counter(one.get("workspace") for one in clients if one.get("state") == "connected")
+    rows = [
+        {
+            **row,
+            "sources": [one for one in objects(row, "sources") if one.get("kind") in {"stdio", "remote"}],
+            "clients": connected[row.get("workspace")],
+            "cpuPercent": percents.get(str(row.get("workspace"))),
+        }
+        for row in merged_workspaces(status)
+    ]
+    return sorted(rows, key=lambda row: (row.get("pid") is None, str(row.get("workspace"))))
+
+
+def _facts(status: Mapping[str, Any]) -> ManagerFacts:
+    figures = status.get("figures")
+    known = figures if isinstance(figures, Mapping) else {}
+    return ManagerFacts(
+        status.get("state"),
+        status.get("version"),
+        status.get("address"),
+        _minutes(status.get("uptimeSec")),
+        _rounded(status.get("rssBytes")),
+        known.get("calls"),
+        known.get("errors"),
+        known.get("managerMs"),
+    )
+
+
+def _minutes(seconds: object) -> int | None:
+    """Whole minutes after the first one, so that a page at rest does not change each second."""
+    if not isinstance(seconds, int):
+        return None
+    return seconds if seconds < 60 else seconds // 60 * 60
+
+
+def _rounded(count: object) -> int | None:
+    return count // 1_000_000 * 1_000_000 if isinstance(count, int) else None
+
+
+def _calls(answers: Mapping[str, Mapping[str, Any]], roots: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Calls that run, the longest first, then those that ended, the last one first."""
+    running = [
+        {**one, "workspace": workspace, "root": roots.get(workspace), "state": "running"}
+        for workspace, answer in answers.items()
+        for one in objects(answer, "running")
+    ]
+    ended = [
+        {**one, "workspace": workspace, "state": one.get("outcome")}
+        for workspace, answer in answers.items()
+        for one in objects(answer, "ended")
+    ]
+    running.sort(key=lambda one: -(one.get("ms") or 0))
+    ended.sort(key=lambda one: one.get("ageSec") or 0)
+    return running + ended[:MOST_ENDED]

@@ -1,0 +1,225 @@
+"""Renders a project's own page, with the buttons that change what its tools may do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from lm_tools_bridge.page.drawing.html import (
+    Action,
+    button,
+    copyable,
+    document,
+    facts,
+    lines,
+    state,
+    steps,
+    table,
+    text,
+)
+from lm_tools_bridge.page.drawing.source_button import source_action
+from lm_tools_bridge.page.project.selection import ProjectView, Waiting
+from lm_tools_bridge.protocol.internal.source_states import DOWN
+from manager.status_reading.responses import first_sentence
+from manager.status_reading.source_problems import source_step
+from manager.status_reading.tool_rows import VISIBILITIES, listing
+
+_STDERR_LINES: Final = 10
+_DECISIONS: Final = {"allow": "Allow", "ask": "Ask", "deny": "Deny"}
+_LISTINGS: Final = {
+    "native": "List",
+    "ondemand": "On demand",
+    "always": "List always",
+    "default": "As its source says",
+}
+_DISABLED: Final = "disabled: "
+"""How the reason begins of a tool that can be enabled."""
+
+
+def project_page(view: ProjectView) -> str:
+    """The whole page."""
+    sections = {
+        "project": _project(view),
+        "trust": _trust(view.waiting),
+        "issues": _issues(view.issues),
+        "sources": _sources(view),
+        "tools": _tools(view),
+    }
+    return document(view.project.workspace, {name: html for name, html in sections.items() if html})
+
+
+def unknown_project() -> str:
+    """The page for an id that no project has."""
+    about = "<h2>No such project</h2><p>No project has this id any more. All are on the "
+    return document("No such project", {"project": f'{about}<a href="/">first page</a>.</p>'})
+
+
+def _project(view: ProjectView) -> str:
+    project = view.project
+    listed = f"{view.listed} listed, about {view.tokens:,} tokens in a model’s context"
+    shown = {
+        "State": state(project.state),
+        "Tools": listed if view.problem is None else "–",
+        "Folder": f"<code>{text(project.root)}</code>",
+    }
+    start = Action("start-server", "Start", (("root", project.root),))
+    note = "" if view.problem is None else f"<p>{text(view.problem)}</p>"
+    if not project.is_running or (project.is_elsewhere and view.problem is not None):
+        note += f"<p>{button(start)}</p>"
+    return f"<h2>{text(project.workspace)}</h2>{facts(shown)}{note}"
+
+
+def _trust(waiting: Waiting | None) -> str:
+    if waiting is None:
+        return ""
+    shown = "".join(
+        f'<li class="warn"><p>{text(one.get("kind"))}: {text(one.get("title"))}</p>{lines(_lines(one))}</li>'
+        for one in waiting.changes
+    )
+    problem = f"<p>{text(waiting.problem)}</p>" if waiting.problem else ""
+    return (
+        f'<h2>Waits for your trust</h2>{problem}<ul class="needs">{shown}</ul>'
+        "<p>Until then, nothing of it runs. Trust it at a terminal with: "
+        f"{copyable(waiting.command)}</p>"
+    )
+
+
+def _lines(change: Mapping[str, Any]) -> Sequence[object]:
+    found = change.get("lines")
+    return found if isinstance(found, list) else ()
+
+
+def _issues(issues: Sequence[Mapping[str, Any]]) -> str:
+    if not issues:
+        return ""
+    rows = "".join(map(_issue, issues))
+    return f'<h2>Issues</h2><ul class="needs">{rows}</ul>'
+
+
+def _issue(issue: Mapping[str, Any]) -> str:
+    tone = "bad" if issue.get("level") == "error" else "warn"
+    details = f"<p>{text(issue.get('details'))}</p>" if issue.get("details") else ""
+    return f'<li class="{tone}"><p>{text(issue.get("message"))}</p>{details}</li>'
+
+
+def _sources(view: ProjectView) -> str:
+    heads = ("Source", "State", "Tools", "Lists of its tools", "Restarts", "What it says", "Action")
+    shown = [one for one in view.sources if not _is_empty(one)]
+    rows = (_source(one, view.project.root) for one in shown)
+    empty = ", ".join(str(one.get("id")) for one in view.sources if _is_empty(one))
+    rest = f"<p>Without tools: {text(empty)}.</p>" if empty else ""
+    return table("Sources", heads, rows, "None is known.", figures=("Tools", "Restarts")) + rest
+
+
+def _is_empty(source: Mapping[str, Any]) -> bool:
+    """Whether a source of this program is ready and has no tools, as most have in most projects."""
+    has_none = source.get("state") == "ready" and not source.get("toolCount")
+    return has_none and ":" not in str(source.get("id"))
+
+
+def _source(source: Mapping[str, Any], root: str) -> Sequence[str]:
+    name = str(source.get("id"))
+    is_down = source.get("state") in DOWN
+    return (
+        text(name),
+        state(source.get("state")) + (" (tools as last known)" if source.get("stale") else ""),
+        text(source.get("toolCount")),
+        _source_listing(source, root),
+        text(source.get("restarts")),
+        "".join(_words(source, root)) if is_down else "–",
+        button(source_action(source, root)) if is_down else "",
+    )
+
+
+def _source_listing(source: Mapping[str, Any], root: str) -> str:
+    """What was chosen for all tools of a source, and what else can be."""
+    if not source.get("toolCount"):
+        return ""
+    chosen = source.get("visibility")
+    said = f"{text(_LISTINGS.get(str(chosen)))} (yours)" if chosen else text(_LISTINGS["default"])
+    name = str(source.get("id"))
+    members = (("root", root), ("source", name))
+    return f"{said} {_listing_buttons(chosen, chosen is not None, members, f'tools of {name}')}"
+
+
+def _listing_buttons(now: object, is_chosen: bool, members: tuple[tuple[str, str], ...], about: str) -> str:
+    """The visibilities that can be chosen; the way back only where there is a choice."""
+    offered = (one for one in VISIBILITIES if (is_chosen if one == "default" else one != now))
+    return _group(
+        Action("set-visibility", _LISTINGS[one], (*members, ("visibility", one)), about) for one in offered
+    )
+
+
+def _group(actions: Iterable[Action]) -> str:
+    return f'<span class="buttons">{"".join(map(button, actions))}</span>'
+
+
+def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
+    """The error of a source that is down, what it wrote last, and what helps."""
+    yield f"<p>{text(source.get('error'))}</p>"
+    written = source.get("stderr")
+    yield lines(written[-_STDERR_LINES:] if isinstance(written, list) else ())
+    yield f"<p>{steps(source_step(source, root))}</p>"
+
+
+def _tools(view: ProjectView) -> str:
+    heads = ("Tool", "Source", "State", "Tokens", "Before a call", "Description", "Action")
+    rows = (_tool(one, view.project.root) for one in view.tools)
+    rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
+    on_host = " Files on the project’s own host say all of this." if view.project.is_elsewhere else ""
+    about = (
+        "<p>The source of a tool says whether the tool is listed, or found on demand with tool_search; you "
+        "can choose otherwise for this project. Enable and Disable are for all of your projects, unless this "
+        "project sets <code>useWorkspaceSettings</code>. Allow, Ask and Deny are for all of your projects; a "
+        f"project can only be stricter.{on_host}</p>"
+        if view.tools
+        else ""
+    )
+    return table("Tools", heads, rows, "None is known.", figures=("Tokens",)) + rest + about
+
+
+def _tool(row: Mapping[str, Any], root: str) -> Sequence[str]:
+    return (
+        f"<strong>{text(row.get('name'))}</strong>",
+        text(row.get("source")),
+        _tool_state(row) + _tool_listing(row, root),
+        text(row.get("tokens")),
+        text(row.get("approval")),
+        text(first_sentence(row.get("description"))),
+        _group(_changes(row, root)),
+    )
+
+
+def _tool_state(row: Mapping[str, Any]) -> str:
+    if row.get("state") != "callable":
+        return f"{state('disabled' if _is_disabled(row) else row.get('state'))} {text(row.get('reason'))}"
+    return state(listing(row))
+
+
+def _tool_listing(row: Mapping[str, Any], root: str) -> str:
+    if row.get("state") != "callable":
+        return ""
+    name = str(row.get("name"))
+    is_chosen = row.get("visibilityOrigin") == "yours"
+    return _listing_buttons(row.get("visibility"), is_chosen, (("root", root), ("tool", name)), name)
+
+
+def _is_disabled(row: Mapping[str, Any]) -> bool:
+    return str(row.get("reason")).startswith(_DISABLED)
+
+
+def _changes(row: Mapping[str, Any], root: str) -> Iterator[Action]:
+    """The changes that have an effect on a tool now."""
+    if row.get("state") == "callable":
+        yield _change("disable", "Disable", row, root)
+    elif _is_disabled(row):
+        yield _change("enable", "Enable", row, root)
+    if row.get("state") == "callable":
+        for decision, label in _DECISIONS.items():
+            if decision != row.get("approval"):
+                yield _change(decision, label, row, root)
+
+
+def _change(change: str, label: str, row: Mapping[str, Any], root: str) -> Action:
+    name = str(row.get("name"))
+    return Action("set-tool", label, (("root", root), ("tool", name), ("change", change)), about=name)

@@ -1,0 +1,207 @@
+"""Serves the pages, their changes and their buttons on the port, and tickets on the control socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from lm_tools_bridge.page.acting.access import Access
+from lm_tools_bridge.page.acting.actions import Means, act
+from lm_tools_bridge.page.acting.command import ServerCommand
+from lm_tools_bridge.page.acting.sign_in import SignIns
+from lm_tools_bridge.page.acting.tool_changes import ToolChanges
+from lm_tools_bridge.page.calls.lookups import CallLookups
+from lm_tools_bridge.page.calls.routes import CallPages
+from lm_tools_bridge.page.drawing.html import ASSET_PATHS
+from lm_tools_bridge.page.overview.fragments import page
+from lm_tools_bridge.page.overview.live import LivePages
+from lm_tools_bridge.page.project.fragments import project_page, unknown_project
+from lm_tools_bridge.page.project.questions import Projects
+from lm_tools_bridge.protocol import sse
+from manager.admin.control.control_messages import read_object, refusal, success
+from manager.admin.control.request_body import read_body
+from manager.admin.control.services import Services
+from manager.admin.metrics.history import Moment
+from manager.approvals.board import ApprovalBoard
+from manager.http import lazy_aiohttp as web
+from manager.routing.request_heads.admission import AdmissionRefusal
+
+if TYPE_CHECKING:
+    Handler = Callable[[web.Request], Any]
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+MAX_BODY: Final = 16 * 1024
+BODY_S: Final = 10.0
+PROOF_HEADER: Final = "X-Page-Proof"
+_KINDS: Final = {"css": "text/css", "js": "text/javascript"}
+
+
+class Page:
+    """The page of one manager: `show` renders it, `routes` are what it loads and sends."""
+
+    def __init__(
+        self,
+        services: Services,
+        status: Callable[[], dict[str, Any]],
+        access: Access,
+        command: ServerCommand,
+        moments: Callable[[], Sequence[Moment]],
+        *,
+        lookups: CallLookups,
+        approvals: ApprovalBoard,
+        sign_ins: SignIns,
+    ) -> None:
+        self._means = Means(services, ToolChanges(services, command), approvals, access, sign_ins)
+        self._projects = Projects(services, status, command)
+        self._access = access
+        self._calls = CallPages(lookups, lambda: status().get("recorder"), _html)
+        self._live = LivePages(services, partial(_completed, status, approvals, access), moments)
+        self._cookie = f"lmtb-page-{services.port}"
+
+    async def show(self, _: web.Request) -> web.Response:
+        """The whole page, as it is now."""
+        return _html(200, page(await self._live.view()))
+
+    async def _show_project(self, request: web.Request) -> web.Response:
+        view = await self._projects.view(request.query.get("id", ""))
+        return _html(404, unknown_project()) if view is None else _html(200, project_page(view))
+
+    def add_to(self, app: web.Application) -> None:
+        """Add what the page loads and sends, but not the page itself."""
+        app.add_routes(self._routes())
+        app.on_shutdown.append(self._close)
+
+    def _routes(self) -> list[web.RouteDef]:
+        assets = [web.get(path, _asset(name), allow_head=False) for name, path in ASSET_PATHS.items()]
+        return [
+            *assets,
+            *self._calls.routes(),
+            web.get("/page/project", self._show_project, allow_head=False),
+            web.get("/page/changes", self._changes, allow_head=False),
+            web.post("/page/session", self._open_session),
+            web.post("/page/action", self._act),
+        ]
+
+    async def _close(self, _: web.Application) -> None:
+        await self._live.close()
+        await self._means.sign_ins.close()
+
+    async def _changes(self, request: web.Request) -> web.StreamResponse:
+        if self._live.is_full:
+            return _failure(503, "Too many pages are open: close one.")
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        await response.prepare(request)
+        changes = self._live.changes()
+        try:
+            async for parts in changes:
+                await response.write(sse.encode(json.dumps(parts).encode()) if parts else sse.KEEP_ALIVE)
+        except ConnectionError:
+            pass  # the page was closed
+        finally:
+            await changes.aclose()
+        return response
+
+    async def _open_session(self, request: web.Request) -> web.Response:
+        message = await _message(request)
+        if isinstance(message, web.Response):
+            return message
+        secrets = self._access.open_session(str(message.get("ticket")), request.headers.get("User-Agent", ""))
+        if secrets is None:
+            return _failure(403, "This link was used already or is older than a minute: run lmtb ui again.")
+        response = _json(200, {"ok": True, "proof": secrets.proof})
+        response.set_cookie(self._cookie, secrets.cookie, httponly=True, samesite="Strict", path="/page")
+        return response
+
+    async def _act(self, request: web.Request) -> web.Response:
+        cookie, proof = request.cookies.get(self._cookie, ""), request.headers.get(PROOF_HEADER, "")
+        if not self._access.may_act(cookie, proof):
+            return _failure(403, "This page may only read. To act, open it with: lmtb ui")
+        message = await _message(request)
+        if isinstance(message, web.Response):
+            return message
+        result = await act(self._means, str(message.get("action")), message)
+        link = {} if result.url is None else {"url": result.url}
+        return _json(200, {"ok": result.ok, "text": result.text, **link})
+
+
+def _completed(
+    status: Callable[[], dict[str, Any]], approvals: ApprovalBoard, access: Access
+) -> dict[str, Any]:
+    """The status with the arguments of calls that wait, which a person has to see, and who may act."""
+    waiting = [one.as_json(with_question=True) for one in approvals.waiting()]
+    return {**status(), "approvals": waiting, "browsers": access.as_json()}
+
+
+def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:
+    """The routes of the control socket: who may act is decided there.
+
+    Args:
+        address: the URL of the page; None for a manager without a port, which has no page.
+    """
+
+    async def issue(request: web.Request) -> web.Response:
+        if address is None:
+            text = "the manager has no port, so it has no page; set tcp = true, then run: lmtb restart"
+            return refusal(409, "no_port", message=text)
+        # in the fragment: browsers send it to nobody, and it is in no log
+        return success(url=f"{address}#ticket={access.issue_ticket()}", address=address)
+
+    async def listed(_: web.Request) -> web.Response:
+        return success(sessions=access.as_json())
+
+    async def revoke(request: web.Request) -> web.Response:
+        message = await read_object(request)
+        if isinstance(message, web.Response):
+            return message
+        number = message.get("number")
+        if number is None:
+            return success(revoked=access.revoke())
+        found = access.revoke_one(number) if isinstance(number, int) else None
+        return success(revoked=0 if found is None else 1)
+
+    return [
+        web.post("/page/ticket", issue),
+        web.get("/page/sessions", listed),
+        web.post("/page/revoke", revoke),
+    ]
+
+
+def _asset(name: str) -> Handler:
+    content = files("lm_tools_bridge.page").joinpath("assets", name).read_bytes()
+
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(body=content, content_type=_KINDS[name.rpartition(".")[2]], charset="utf-8")
+
+    return serve
+
+
+async def _message(request: web.Request) -> dict[str, Any] | web.Response:
+    body = await read_body(request, MAX_BODY, BODY_S)
+    if isinstance(body, AdmissionRefusal):
+        return _failure(body.status, body.reason)
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        message = None
+    return message if isinstance(message, dict) else _failure(400, "The body is no JSON object.")
+
+
+def _html(status: int, text: str) -> web.Response:
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+    return web.Response(status=status, text=text, content_type="text/html", headers=headers)
+
+
+def _failure(status: int, text: str) -> web.Response:
+    return _json(status, {"ok": False, "text": text})
+
+
+def _json(status: int, body: dict[str, Any]) -> web.Response:
+    return web.json_response(body, status=status)

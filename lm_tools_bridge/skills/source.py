@@ -1,0 +1,185 @@
+"""Offers the skills of the project and of the user as a source, which has resources but no tools.
+
+The files are checked for requests about resources and skills, not for calls of tools. The toolset checks them
+for clients that wait for change notifications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.extensions import skills as extension
+from lm_tools_bridge.protocol.issues import Issue
+from lm_tools_bridge.skills import resources
+from lm_tools_bridge.skills.catalog import SkillCatalog, SkillSnapshot, Trust
+from lm_tools_bridge.skills.reading import Skill, SkillFile, Unreadable, content_of
+from workspace_server.call_context import CallContext
+from workspace_server.files.single_flight import SingleFlight
+from workspace_server.source import Source
+from workspace_server.tool import CallOutcome, Entry, RpcError, SourceOfferings, Tool, ToolError
+from workspace_server.trust.item import trust_command
+
+CHECK_S: Final = 5.0
+"""Longest time that a request waits for a check of the files; then the last result is used."""
+_TRIES: Final = 2
+_NO_TOOLS: Final[tuple[Tool, ...]] = ()
+
+
+class SkillSource(Source):
+    """The skills of one workspace.
+
+    Args:
+        root: the workspace, without symbolic links.
+        trust: decides which skills of the project may be served.
+        own: the user's folders of skills.
+        check_s: see `CHECK_S`.
+    """
+
+    id = "skills"
+    kind = "skill"
+
+    def __init__(self, root: Path, trust: Trust, own: Sequence[Path], *, check_s: float = CHECK_S) -> None:
+        self._root = root
+        self._catalog = SkillCatalog(root, trust, own)
+        self._checks = SingleFlight(self._catalog.look)
+        self._check_s = check_s
+        self._last = SkillSnapshot()
+        self._offered = SourceOfferings()
+        self._directories: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+        self._is_checked = False
+        self._is_late = False
+        self._subscribers: list[tuple[str, Callable[[str], None]]] = []
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """No tools. The first call checks the files, so that the first lists are complete."""
+        if not self._is_checked:
+            await self.check_files()
+        return _NO_TOOLS
+
+    def cached_tools(self) -> Sequence[Tool] | None:
+        """No tools; None before the first check."""
+        return _NO_TOOLS if self._is_checked else None
+
+    async def check_files(self) -> None:
+        """Check the files and their trust now (see `Source.check_files`)."""
+        try:
+            async with asyncio.timeout(self._check_s):
+                found = await self._checks.get()
+        except TimeoutError:
+            was_late, self._is_late = self._is_late, True
+            self.revision += not was_late
+        else:
+            self._take(found)
+        self._is_checked = True
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """It has no tools."""
+        raise ToolError(f"there is no tool {name}")
+
+    def offerings(self) -> SourceOfferings:
+        """The skills, and their `SKILL.md` as resources. Other files are read by their URIs."""
+        return self._offered
+
+    async def forward(
+        self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
+    ) -> CallOutcome:
+        """Answer `resources/read` of a file, and `skills/get`; without members such as `resultType`."""
+        uri = jsonrpc.text_of(params["uri"]) if "uri" in params else None
+        if method == names.RESOURCES_READ:
+            return await self._read(uri or "")
+        if method == extension.GET:
+            skill = next((one for one in self._last.skills if one.uri == uri), None)
+            return self._not_served(uri or "") if skill is None else _entry_of(skill)
+        return await super().forward(method, params, context)
+
+    def directory(self, uri: str) -> Sequence[Mapping[str, Any]] | None:
+        """See `Source.directory`."""
+        return self._directories.get(uri)
+
+    def pending_names(self) -> Sequence[str]:
+        """The names of skills that wait for trust."""
+        return sorted(set(self._last.pending.values()))
+
+    async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
+        """Report changes of a file that is served now."""
+        if uri not in self._last.files:
+            return None
+        entry = (uri, listener)
+        self._subscribers.append(entry)
+        return lambda: self._subscribers.remove(entry)
+
+    async def refresh(self) -> None:
+        """Check the files now."""
+        await self.check_files()
+        self.notify_changed()
+
+    def issues(self) -> Sequence[Issue]:
+        """The problems that the last check found."""
+        late = Issue("error", "skill", "SKILLS_NOT_CHECKED", "The folders of skills do not answer in time")
+        return (late, *self._last.issues) if self._is_late else self._last.issues
+
+    def status(self) -> Mapping[str, Any]:
+        """How many skills are served, and how many wait for trust."""
+        return {"skillCount": len(self._last.skills), "pendingSkillCount": len(self._last.pending)}
+
+    async def close(self) -> None:
+        """Wait a moment for a check that is running."""
+        await self._checks.close()
+
+    def _take(self, found: SkillSnapshot) -> None:
+        before, was_late = self._last, self._is_late
+        self._last, self._is_late = found, False
+        if found is before and not was_late:
+            return
+        self.revision += 1
+        if found is before:
+            return
+        self._directories = resources.directories(found.skills)
+        entries = []
+        for skill in found.skills:
+            main = next(file for file in skill.files if file.uri == skill.uri)
+            entries.append(Entry(skill.uri, resources.resource(skill, main), skill.uri))
+        skills = tuple(Entry(one.uri, resources.skill_entry(one), one.uri) for one in found.skills)
+        self._offered = SourceOfferings(resources=tuple(entries), skills=skills)
+        self._report_changes(before, found)
+
+    def _report_changes(self, before: SkillSnapshot, now: SkillSnapshot) -> None:
+        for uri, listener in tuple(self._subscribers):
+            if _digest(before.files.get(uri)) != _digest(now.files.get(uri)):
+                listener(uri)
+
+    async def _read(self, uri: str) -> CallOutcome:
+        reason = ""
+        for attempt in range(_TRIES):
+            if attempt:
+                await self.check_files()
+            file = self._last.files.get(uri)
+            if file is None:
+                return self._not_served(uri)
+            try:
+                content = await asyncio.to_thread(content_of, file)
+            except Unreadable as error:
+                reason = str(error)
+                continue
+            return jsonrpc.raw(resources.contents(file, content))
+        return RpcError(jsonrpc.INTERNAL_ERROR, f"{uri} cannot be read: {reason}")
+
+    def _not_served(self, uri: str) -> RpcError:
+        text = f"No skill is served at {uri}"
+        if any(uri.startswith(one.rpartition("/")[0] + "/") for one in self._last.pending):
+            text = f"{text} before the user trusts it. Ask the user to run: {trust_command(self._root)}"
+        return RpcError(jsonrpc.INVALID_PARAMS, text, jsonrpc.raw({"uri": uri}))
+
+
+def _entry_of(skill: Skill) -> msgspec.Raw:
+    return jsonrpc.raw({"skill": resources.skill_entry(skill)})
+
+
+def _digest(file: SkillFile | None) -> str | None:
+    return None if file is None else file.digest

@@ -1,0 +1,177 @@
+"""The verbs team use and team unuse: makes an offer of the team a server of the user's own workspaces."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from lm_tools_bridge.client_setup.change import Change
+from lm_tools_bridge.client_setup.editing import file_access, toml_edit
+from lm_tools_bridge.client_setup.editing.file_access import FileState
+from lm_tools_bridge.team.cli.files import config_dir, edited, joined
+from lm_tools_bridge.team.membership import Membership, Use
+from lm_tools_bridge.team.names import is_token
+from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.text.printable import printable
+from manager.cli.output.manager_access import ask, current_folder, mcp_address
+
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,40}")
+_ARRAY: Final = ("mcp", "remote_servers")
+_SERVERS: Final = (_ARRAY, ("mcp", "stdio_servers"))
+
+
+@click.command()
+@click.argument("offer")
+@click.option("--as", "namespace", help="The prefix of its tools; default: the name of the offer.")
+@click.option("--host", "hosts", multiple=True, help="A host that may get calls; default: all present ones.")
+@click.option("--any-host", is_flag=True, help="Also hosts that offer it later may get calls.")
+@click.option("--project", type=click.Path(path_type=Path), help="Only in this project; default: in all.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path | None, *, any_host: bool,
+        yes: bool, as_json: bool) -> None:  # fmt: skip
+    """Use an offer of the team: its tools become those of a server in your workspaces.
+
+    Calls go only to hosts that you accept here: another member can offer something under the same name.
+    """
+    joined()
+    found = _offered(offer)
+    entry = _entry_of(offer)
+    prefix = _prefix(namespace, entry, offer)
+    present = [str(one.get("host")) for one in found.get("hosts", ()) if not one.get("own")]
+    accepted = None if any_host else tuple(hosts or present)
+    url = f"{mcp_address().removesuffix('/mcp')}/team/{offer}"
+    folders = entry.get("projects") if project is None else [current_folder(project)]
+    is_there = bool(entry)
+    if is_there:
+        _check_same(entry, {"namespace": prefix, "url": url, "projects": folders})
+    elif any(one.get("namespace") == prefix for one in _entries()):
+        step = "choose another one: --as PREFIX"
+        raise Failure(f"another server has the prefix {prefix}", step, reason="invalid_name")
+    if not as_json:
+        _show(found, accepted)
+    if not yes and not confirm(f"Use {offer}?", "this sends calls of your agents to these hosts"):
+        raise Failure("nothing was changed", "answer y, or give --yes", reason="declined")
+    if not is_there:
+        _write(prefix, url, folders)
+    edited(lambda now: _with(now, Use(offer, prefix, accepted)))
+    if as_json:
+        shown_hosts = None if accepted is None else list(accepted)
+        print_json(
+            {"offer": offer, "namespace": prefix, "hosts": shown_hosts, "url": url, "written": not is_there}
+        )
+    else:
+        say(f"{offer} is used as {prefix}; its tools: lmtb tools")
+
+
+@click.command()
+@click.argument("offer")
+@json_option
+def unuse(offer: str, as_json: bool) -> None:
+    """Stop using an offer. Its entry in workspace.toml stays, and is refused; delete it there."""
+    if joined().use(offer) is None:
+        raise Failure(f"{printable(offer)} is not used", "see: lmtb team status", reason="unknown_offer")
+    edited(lambda now: msgspec.structs.replace(now, uses=tuple(u for u in now.uses if u.offer != offer)))
+    if as_json:
+        print_json({"unused": offer})
+    else:
+        say(f"{offer} is no longer used; delete its entry in {_file()}")
+
+
+def _prefix(namespace: str | None, entry: dict[str, Any], offer: str) -> str:
+    """The prefix of the tools: as given, else of the existing entry, else from the name of the offer."""
+    prefix = namespace or str(entry.get("namespace", "")) or re.sub(r"[^A-Za-z0-9_]", "_", offer)[:40]
+    if not _NAMESPACE.fullmatch(prefix):
+        step = "use letters, digits and _, at most 40"
+        raise Failure(f"{printable(prefix)!r} cannot be a prefix", step, reason="invalid_name")
+    return prefix
+
+
+def _file() -> Path:
+    return config_dir() / "workspace.toml"
+
+
+def _offered(offer: str) -> dict[str, Any]:
+    rows = ask(f"/team/offers?pattern={offer.lower()}").get("offers", ()) if is_token(offer) else ()
+    found = [one for one in rows if isinstance(one, dict) and one.get("name") == offer]
+    if not found or all(one.get("own") for one in found[0].get("hosts", ())):
+        step = "see: lmtb team offers"
+        raise Failure(f"the team does not offer {printable(offer)}", step, reason="unknown_offer")
+    return found[0]
+
+
+def _show(found: dict[str, Any], accepted: tuple[str, ...] | None) -> None:
+    said = f"{found.get('name')}: {found.get('kind')} with {found.get('tools')} tools. {found.get('title')}"
+    say(said.rstrip())
+    for one in found.get("hosts", ()):
+        if not one.get("own") and (accepted is None or one.get("host") in accepted):
+            say(f"  host {one.get('host')}, {one.get('policy')}, {one.get('repository') or 'no repository'}")
+    if not found.get("uniform"):
+        say(Note("These hosts do not offer the same tools. Choose with --host."))
+    if accepted is None:
+        say(Note("Every member who may offer something can get your calls by using this name."))
+
+
+def _check_same(entry: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuse if the user's entry differs from what was asked for, since it is not changed here."""
+    other = [key for key, value in wanted.items() if entry.get(key) != value]
+    if other:
+        step = f"change {' and '.join(other)} of its entry in {_file()}, or delete the entry and try again"
+        said = printable(str(entry.get("namespace")))
+        raise Failure(f"it is used already, otherwise: as {said}", step, reason="already_used")
+
+
+def _entry_of(offer: str) -> dict[str, Any]:
+    """The server of workspace.toml that uses an offer; {} if there is none."""
+    for one in _entries():
+        with contextlib.suppress(ValueError):
+            parts = urlsplit(str(one.get("url")))
+            if (parts.hostname, parts.path) == ("127.0.0.1", f"/team/{offer}"):
+                return one
+    return {}
+
+
+def _entries() -> list[dict[str, Any]]:
+    """The servers of workspace.toml; a damaged file is reported when it is changed."""
+    text = _content(_state())
+    listed = [toml_edit.value_at(text, path) for path in _SERVERS]
+    return [one for many in listed if isinstance(many, list) for one in many if isinstance(one, dict)]
+
+
+def _state() -> FileState:
+    state = file_access.read(_file())
+    if not isinstance(state, FileState):
+        raise Failure(state.message, state.next_step, reason="unusable")
+    return state
+
+
+def _content(state: FileState) -> str:
+    return (state.content or b"").decode("utf-8", "replace")
+
+
+def _write(prefix: str, url: str, folders: list[str] | None) -> None:
+    """Add the server to the user's workspace.toml."""
+    state = _state()
+    text = _content(state)
+    table: dict[str, Any] = {"namespace": prefix, "url": url}
+    if folders is not None:
+        table["projects"] = folders
+    changed = toml_edit.with_appended(text, [(_ARRAY, table, ["# of the team: lmtb team unuse"])])
+    if not isinstance(changed, str):
+        step = f'add it yourself: [[mcp.remote_servers]] namespace = "{prefix}" url = "{url}"'
+        raise Failure(f"{_file()} cannot be changed", step, reason="unusable")
+    replaced = file_access.replace(state, Change(state.content, changed.encode()))
+    if not isinstance(replaced, list):
+        raise Failure(replaced.message, replaced.next_step, reason=replaced.reason)
+
+
+def _with(now: Membership, used: Use) -> Membership:
+    others = tuple(one for one in now.uses if one.offer != used.offer)
+    return msgspec.structs.replace(now, uses=(*others, used))

@@ -1,0 +1,152 @@
+"""What this member knows of its team: the hosts and their offers, and how old that knowledge is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from lm_tools_bridge.team.registry.entry import HostEntry, OfferEntry
+
+ENTRY_TTL_S: Final = 3 * 3600.0
+"""Seconds after which the entry of a host that did not leave properly disappears."""
+
+MOST_HOSTS: Final = 50_000
+"""Hosts that are kept; a member without permissions at the server could add any number."""
+_MOST_IGNORED: Final = 1000
+
+
+class Provider(NamedTuple):
+    """A host that has an offer."""
+
+    host: HostEntry
+    offer: OfferEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One offer with all hosts that have it.
+
+    Attributes:
+        name: of the offer.
+        providers: the hosts, by name.
+    """
+
+    name: str
+    providers: tuple[Provider, ...]
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all hosts offer the same tools."""
+        return len({(one.offer.kind, one.offer.digest) for one in self.providers}) == 1
+
+
+class _Listed(NamedTuple):
+    """An offer of a host, and the text in which it is searched, in lower case."""
+
+    offer: OfferEntry
+    text: str
+
+
+class TeamView:
+    """The last good list of the team. It stays as it is while the registry cannot be reached.
+
+    Attributes:
+        ignored: hosts whose entries cannot be used -> why; not all, if there are very many.
+    """
+
+    def __init__(self) -> None:
+        self.ignored: dict[str, str] = {}
+        self._hosts: dict[str, HostEntry] = {}
+        self._seen: dict[str, float] = {}
+        self._providers: dict[str, dict[str, _Listed]] = {}
+        self._stale_since: float | None = None
+        self._is_listed = False
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether there was a complete list since the start."""
+        return self._is_listed
+
+    def stale_for(self, now: float) -> float | None:
+        """Seconds since the registry was lost; None while it can be reached."""
+        return None if self._stale_since is None else now - self._stale_since
+
+    def lost(self, now: float) -> None:
+        """The registry cannot be reached: from now on the list ages, and nothing expires."""
+        if self._stale_since is None:
+            self._stale_since = now
+
+    def replace(self, listed: TeamView) -> None:
+        """Become a complete list of the registry, which can be reached again. `listed` is used up by that."""
+        self.ignored, self._hosts = listed.ignored, listed._hosts
+        self._seen, self._providers = listed._seen, listed._providers
+        self._stale_since, self._is_listed = None, True
+
+    def put(self, host: str, entry: HostEntry | str, now: float) -> None:
+        """Take the entry of a host, or the reason why it is ignored."""
+        self._forget(host)
+        if not isinstance(entry, str) and len(self._hosts) >= MOST_HOSTS:
+            entry = f"there are more than {MOST_HOSTS} hosts"
+        if isinstance(entry, str):
+            if len(self.ignored) < _MOST_IGNORED:
+                self.ignored[host] = entry
+            return
+        self.ignored.pop(host, None)
+        self._hosts[host], self._seen[host] = entry, now
+        for offer in entry.offers:
+            self._providers.setdefault(offer.name, {})[host] = _Listed(offer, _text_of(offer))
+
+    def remove(self, host: str) -> None:
+        """The host left the team, or its entry expired."""
+        self._forget(host)
+        self.ignored.pop(host, None)
+
+    def expire(self, now: float) -> None:
+        """Remove hosts whose entries were not renewed, unless nothing could be heard."""
+        if self._stale_since is None:
+            for host in [one for one, at in self._seen.items() if now - at > ENTRY_TTL_S]:
+                self.remove(host)
+
+    def hosts(self) -> Iterator[HostEntry]:
+        """The hosts, in no order."""
+        return iter(self._hosts.values())
+
+    def providers(self, offer: str) -> tuple[Provider, ...]:
+        """The hosts that have an offer, by name."""
+        found = self._providers.get(offer, {})
+        return tuple(Provider(self._hosts[host], found[host].offer) for host in sorted(found))
+
+    def names(self, pattern: str = "") -> list[str]:
+        """The names of offers that contain a text in name, title or repository.
+
+        Args:
+            pattern: in lower case; "" for all.
+        """
+        names = []
+        for name, found in self._providers.items():  # a plain loop: there are 20,000 of them in a large team
+            for one in found.values():
+                if pattern in one.text:
+                    names.append(name)
+                    break
+        return sorted(names)
+
+    def offers(self, names: Iterable[str]) -> list[Offered]:
+        """Offers with their hosts, in the order of their names."""
+        return [Offered(name, self.providers(name)) for name in names]
+
+    def _forget(self, host: str) -> None:
+        entry = self._hosts.pop(host, None)
+        self._seen.pop(host, None)
+        for offer in entry.offers if entry is not None else ():
+            found = self._providers[offer.name]
+            found.pop(host, None)
+            if not found:
+                del self._providers[offer.name]
+
+
+def _text_of(offer: OfferEntry) -> str:
+    return f"{offer.name}\n{offer.title}\n{offer.repository}".lower()

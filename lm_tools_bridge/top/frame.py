@@ -1,0 +1,130 @@
+"""Makes a frame of `lmtb top` from two samples: rates, servers, calls. Pure.
+
+A member that an older manager does not send is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from lm_tools_bridge.top.sample import Sample, Usage
+from manager.status_reading.attention import attention
+from manager.status_reading.responses import objects
+from manager.status_reading.workspaces import is_gone, merged_workspaces
+
+_MANAGER: Final = (
+    "state", "version", "pid", "address", "uptimeSec", "connectedClients", "sessions", "streams", "rssBytes",
+)  # fmt: skip
+_SERVER: Final = ("workspace", "state", "pid", "root", "calls", "errors", "inFlight", "rssBytes")
+
+Frame = Mapping[str, Any]
+
+
+def frame(now: Sample, before: Sample | None) -> Frame:
+    """What is shown, as a JSON object: manager, servers, calls, what needs the user; rates since `before`."""
+    if before is not None and before.status.get("pid") != now.status.get("pid"):
+        before = None  # another manager counts anew
+    seconds = 0.0 if before is None else now.at - before.at
+    past: Mapping[str, Any] = {} if before is None else before.status
+    usage = {} if before is None else before.usage
+    known = {one.get("workspace"): one for one in merged_workspaces(past)}
+    servers: list[dict[str, Any]] = []
+    for row in merged_workspaces(now.status):
+        if is_gone(row):
+            continue
+        servers.append(_server(row, known.get(row.get("workspace")), seconds))
+        calls = now.calls.get(str(row.get("workspace")))
+        servers += _sources(row if calls is None else {**row, **calls.answer}, now.usage, usage, seconds)
+    return {
+        "manager": _manager(now.status, past, seconds),
+        "servers": servers,
+        "calls": list(_calls(now)),
+        "needsYou": [one._asdict() for one in attention(now.status)],
+    }
+
+
+def _manager(status: Mapping[str, Any], past: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    figures = status.get("figures")
+    return {
+        **{name: status.get(name) for name in _MANAGER},
+        "inFlight": figures.get("inFlight") if isinstance(figures, Mapping) else None,
+        "callsPerSec": _rate(figures, past.get("figures"), "calls", seconds),
+        "cpuPercent": _percent(status, past, seconds),
+    }
+
+
+def _server(row: Mapping[str, Any], past: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+    is_same = past is not None and past.get("pid") == row.get("pid")
+    return {
+        **{name: row.get(name) for name in _SERVER},
+        "source": None,
+        "callsPerSec": _rate(row, past, "calls", seconds),
+        "cpuPercent": _percent(row, past if is_same else None, seconds),
+    }
+
+
+def _sources(
+    row: Mapping[str, Any], usage: Mapping[int, Usage], past: Mapping[int, Usage], seconds: float
+) -> Iterator[dict[str, Any]]:
+    """The MCP servers behind a workspace server."""
+    for source in objects(row, "sources"):
+        if source.get("kind") not in {"stdio", "remote"}:
+            continue
+        pid = source.get("pid")
+        used, earlier = (found.get(pid) if isinstance(pid, int) else None for found in (usage, past))
+        yield {
+            **dict.fromkeys((*_SERVER, "callsPerSec")),
+            "workspace": row.get("workspace"),
+            "source": source.get("id"),
+            "state": source.get("state"),
+            "pid": pid,
+            "inFlight": source.get("inFlight"),
+            "rssBytes": used[0] if used else None,
+            "cpuPercent": _per_second(100 * (used[1] - earlier[1]), seconds) if used and earlier else None,
+        }
+
+
+def _calls(now: Sample) -> Iterator[dict[str, Any]]:
+    """Calls that run, the longest first, then those that ended, the last one first."""
+    running: list[dict[str, Any]] = []
+    ended: list[dict[str, Any]] = []
+    for workspace, calls in now.calls.items():
+        running += [_call(workspace, one, "running", None) for one in objects(calls.answer, "running")]
+        ended += [
+            _call(workspace, one, one.get("outcome"), _number(one, "ageSec", now.at - calls.at))
+            for one in objects(calls.answer, "ended")
+        ]
+    yield from sorted(running, key=lambda one: -(one["ms"] or 0))
+    yield from sorted(ended, key=lambda one: one["ageSec"] or 0)
+
+
+def _call(workspace: str, call: Mapping[str, Any], state: object, age: float | None) -> dict[str, Any]:
+    return {
+        "tool": call.get("tool"),
+        "workspace": workspace,
+        "client": call.get("client"),
+        "state": state,
+        "ms": _number(call, "ms"),
+        "ageSec": age,
+    }
+
+
+def _number(members: object, name: str, more: float = 0.0) -> float | None:
+    value = members.get(name) if isinstance(members, Mapping) else None
+    return round(value + more, 3) if isinstance(value, int | float) else None
+
+
+def _rate(now: object, past: object, member: str, seconds: float) -> float | None:
+    """How much a counter grew in a second."""
+    new, old = _number(now, member), _number(past, member)
+    return None if new is None or old is None else _per_second(new - old, seconds)
+
+
+def _percent(now: object, past: object, seconds: float) -> float | None:
+    """How much of one processor was used."""
+    return _rate(now, past, "cpuSec", seconds / 100)
+
+
+def _per_second(growth: float, seconds: float) -> float | None:
+    return round(max(0.0, growth / seconds), 1) if seconds > 0 else None

@@ -1,0 +1,280 @@
+"""The password of sudo reaches sudo, once, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import hashlib
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lm_tools_bridge.agent.interaction import Box
+from lm_tools_bridge.agent.local_tools import askpass, sudo_peer
+from lm_tools_bridge.agent.local_tools.askpass import askpass_channel
+from lm_tools_bridge.agent.local_tools.source import LocalTools
+from lm_tools_bridge.agent.local_tools.sudo import Sudo
+from lm_tools_bridge.agent.settings.settings import AgentSettings
+from lm_tools_bridge.agent.tool_source import Outcome
+from support.clients.scripted_person import ScriptedPerson
+from support.processes.timeouts import within
+
+FAKE_SUDO = r"""#!/bin/sh
+# what sudo does with -A: ask the askpass program, then run the command
+[ "$1" = -A ] || { echo "no -A" >&2; exit 1; }
+shift
+password=$("$SUDO_ASKPASS" '[sudo] password for me: ') || { echo "no password was provided" >&2; exit 1; }
+printf '%s' "$password" | sha256sum | cut -d' ' -f1 > DIGEST
+"$SUDO_ASKPASS" again > SECOND 2>/dev/null
+sleep 0.5
+exec "$@"
+"""
+CANARY = "c4n4ry-$HOME`id`'\"\\ ä\u2028!"
+
+
+@pytest.fixture
+def fake_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A `sudo` on the PATH; the temporary folder is the test's own."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "sudo"
+    places = {name: str(tmp_path / name.lower()) for name in ("DIGEST", "SECOND")}
+    program.write_text(FAKE_SUDO.replace("DIGEST", places["DIGEST"]).replace("SECOND", places["SECOND"]))
+    program.chmod(0o755)
+
+    def is_fake_sudos(pid: int, _: Sequence[str]) -> bool:
+        parent = psutil.Process(pid).parent()
+        return parent is not None and str(program) in parent.cmdline()
+
+    monkeypatch.setattr(askpass, "asks_for_sudo", is_fake_sudos)
+    private = Path(tempfile.mkdtemp(prefix="lmtb-t", dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(private))
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    yield private
+    shutil.rmtree(private, ignore_errors=True)
+
+
+@contextmanager
+def watched(secret: str) -> Iterator[list[str]]:
+    """Polls the command lines and environments of all processes; yields where the secret was seen."""
+    seen: list[str] = []
+    stop, polls = threading.Event(), 0
+    needle = secret[:10]
+
+    def poll() -> None:
+        nonlocal polls
+        while not stop.is_set():
+            polls += 1
+            for process in psutil.process_iter():
+                with suppress(psutil.Error, OSError):
+                    if needle in " ".join(process.cmdline()) or needle in str(process.environ()):
+                        seen.append(process.name())
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+    assert polls > 2
+
+
+async def run(workspace: Path, person: ScriptedPerson, command: str) -> Outcome:
+    tools = LocalTools(workspace, AgentSettings(sudo="askpass"), Sudo(person, allowed=True))
+    return await tools.call("os_assistant_run_shell_command", {"command": command}, lambda _: None)
+
+
+def text_of(outcome: Outcome) -> str:
+    return str(outcome.content[0]["text"])
+
+
+async def test_the_watch_sees_what_leaks(tmp_path: Path, fake_sudo: Path) -> None:
+    with watched("leaked-canary") as seen:
+        await run(tmp_path, ScriptedPerson("p"), ": leaked-canary; sleep 0.5; sudo true")
+    assert seen
+
+
+@pytest.mark.parametrize("command", ["sudo echo done", "true; sudo echo done", 'bash -c "sudo echo done"'])
+async def test_the_password_reaches_sudo_and_nothing_else(
+    tmp_path: Path, fake_sudo: Path, command: str
+) -> None:
+    person = ScriptedPerson(CANARY)
+    with watched(CANARY) as seen:
+        outcome = await run(tmp_path, person, command)
+    assert (text_of(outcome), outcome.is_error) == ("done", False)
+    assert (tmp_path / "digest").read_text().strip() == hashlib.sha256(CANARY.encode()).hexdigest()
+    assert seen == []
+    assert CANARY[:10] not in person.shown + repr(outcome) + repr(person.events)
+    assert not any(CANARY[:10].encode() in one.read_bytes() for one in tmp_path.rglob("*") if one.is_file())
+    assert list(fake_sudo.iterdir()) == []
+
+
+async def test_the_person_sees_the_command_and_types_unseen(tmp_path: Path, fake_sudo: Path) -> None:
+    person = ScriptedPerson("p")
+    await run(tmp_path, person, "sudo echo \x1b[2J")
+    assert person.boxes == [(Box.SUDO, ["Command:  sudo echo \\x1b[2J"])]
+    (question,) = person.questions
+    assert (question.prompt.strip(), question.hidden, question.initial) == ("[sudo] password:", True, "")
+
+
+async def test_the_password_is_given_once(tmp_path: Path, fake_sudo: Path) -> None:
+    await run(tmp_path, ScriptedPerson(CANARY), "sudo true")
+    assert (tmp_path / "digest").exists()
+    assert (tmp_path / "second").read_text() == ""
+
+
+@pytest.mark.parametrize("answer", ["", None])
+async def test_without_a_password_nothing_runs(tmp_path: Path, fake_sudo: Path, answer: str | None) -> None:
+    outcome = await run(tmp_path, ScriptedPerson(answer), "touch ran; sudo true")
+    assert (outcome.is_error, outcome.delivered) == (True, False)
+    assert text_of(outcome) == "no password was given, so the command was not run"
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_command_that_prints_the_password_is_masked(
+    tmp_path: Path, fake_sudo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(askpass, "asks_for_sudo", lambda *_: True)
+    thief = '"${PATH%%:*}/askpass"; echo " $(sudo true)"'
+    outcome = await run(tmp_path, ScriptedPerson("sesame-open"), thief)
+    assert "sesame-open" not in text_of(outcome)
+    assert "[hidden]" in text_of(outcome)
+
+
+async def test_another_process_of_the_user_gets_nothing(tmp_path: Path, fake_sudo: Path) -> None:
+    task = asyncio.create_task(run(tmp_path, ScriptedPerson(CANARY), "touch begun; sleep 1; sudo echo done"))
+    async with asyncio.timeout(within(10)):
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
+    (found,) = fake_sudo.rglob("askpass.sock")
+    assert (found.stat().st_mode & 0o777, found.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+    def ask() -> bytes:
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(5)
+            peer.connect(str(found))
+            return peer.recv(100)
+
+    assert await asyncio.to_thread(ask) == b""
+    assert text_of(await task) == "done"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+async def test_no_core_file_of_the_agent_can_hold_the_password(tmp_path: Path, fake_sudo: Path) -> None:
+    libc, dumpable = ctypes.CDLL(None), list[int]()
+
+    async def typed() -> str:
+        dumpable.append(libc.prctl(3, 0, 0, 0, 0))
+        return CANARY
+
+    before = libc.prctl(3, 0, 0, 0, 0)
+    await run(tmp_path, ScriptedPerson(typed), "sudo true")
+    assert (dumpable, libc.prctl(3, 0, 0, 0, 0)) == ([0], before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of other processes are Linux's")
+async def test_no_core_file_of_the_program_can_hold_the_password(
+    fake_sudo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(askpass, "asks_for_sudo", lambda *_: True)
+    async with askpass_channel(CANARY) as channel:
+        program = str(Path(channel.variables["PATH"].partition(":")[0]) / "askpass")
+        asking = await asyncio.create_subprocess_exec(program, "p", stdout=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(within(10)):
+            while psutil.Process(asking.pid).rlimit(resource.RLIMIT_CORE) != (0, 0):
+                await asyncio.sleep(0.01)
+            channel.session.set_result(os.getsid(asking.pid))
+            printed, _ = await asking.communicate()
+    assert printed == f"{CANARY}\n".encode()
+
+
+async def test_a_cancelled_question_runs_nothing_and_leaves_nothing(tmp_path: Path, fake_sudo: Path) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await run(tmp_path, ScriptedPerson(asyncio.CancelledError()), "touch ran; sudo true")
+    assert (list(fake_sudo.iterdir()), (tmp_path / "ran").exists()) == ([], False)
+
+
+@pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is not installed")
+@pytest.mark.skipif(os.geteuid() == 0, reason="sudo asks root for no password")
+async def test_the_real_sudo_takes_the_askpass_program(tmp_path: Path) -> None:
+    """A wrong password: sudo tries it once, and gets no second one."""
+    with watched("wrong-on-purpose") as seen:
+        outcome = await run(tmp_path, ScriptedPerson("wrong-on-purpose"), "sudo -k; sudo id -u")
+    assert (seen, outcome.is_error) == ([], True)
+    assert "no password was provided" in text_of(outcome)
+
+
+SET_UID_SUDO = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    char line[200] = "";
+    int ends[2];
+    if (pipe(ends) != 0) return 1;
+    if (fork() == 0) {
+        dup2(ends[1], 1);
+        close(ends[0]);
+        execl(getenv("SUDO_ASKPASS"), "askpass", "password:", (char *)0);
+        _exit(1);
+    }
+    close(ends[1]);
+    FILE *answer = fdopen(ends[0], "r");
+    printf("sudo got %s", fgets(line, sizeof line, answer) ? "a password\n" : "nothing\n");
+    return 0;
+}
+"""
+THIEVES = {
+    "a program beside sudo": '"${PATH%%:*}/askpass" | rev; sudo true',
+    "the variable of sudo": '"$SUDO_ASKPASS" | rev; sudo true',
+    "a program that a script of the project calls": "sh ./thief; sudo true",
+    "another askpass program": 'printf \'#!/bin/sh\\n"%s/askpass" | rev >&2\' "${PATH%%:*}" > t; chmod +x t; SUDO_ASKPASS=./t real -A true',
+    "a preloaded library": "LD_PRELOAD=./x.so sudo true",
+}  # fmt: skip
+
+
+@pytest.fixture
+def set_uid_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for sudo that is a set-uid file of root."""
+    compiler = shutil.which("cc")
+    if compiler is None or os.geteuid() != 0 or sys.platform != "linux":
+        pytest.skip("only root can make such a file, and cc has to be there")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (tmp_path / "sudo.c").write_text(SET_UID_SUDO)
+    for name in ("sudo", "real"):
+        subprocess.run([compiler, "-w", "-o", str(folder / name), str(tmp_path / "sudo.c")], check=True)
+        (folder / name).chmod(0o4755)
+    (tmp_path / "thief").write_text('"${PATH%%:*}/askpass" | rev\n')
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+async def test_the_real_sudo_is_answered(tmp_path: Path, set_uid_sudo: Path) -> None:
+    assert text_of(await run(tmp_path, ScriptedPerson("sesame-open"), "sudo true")) == "sudo got a password"
+
+
+@pytest.mark.parametrize("thief", THIEVES)
+async def test_nothing_but_the_real_sudo_gets_the_password(
+    tmp_path: Path, set_uid_sudo: Path, thief: str
+) -> None:
+    text = text_of(await run(tmp_path, ScriptedPerson("sesame-open"), THIEVES[thief]))
+    assert "nepo-emases" not in text
+    assert "sesame" not in text
+
+
+def test_a_process_that_no_sudo_started_is_not_sudos() -> None:
+    assert not sudo_peer.asks_for_sudo(os.getpid(), psutil.Process().cmdline())
+    assert not sudo_peer.asks_for_sudo(2**22 + 1, [])

@@ -1,0 +1,314 @@
+"""Tests that all files of a project change or none, and that undo restores their bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lm_tools_bridge.client_setup.adoption.adoption_files import PlannedAdoption
+from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
+from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.machine.files.project_file import HeldFolder
+
+CLAUDE = b'{\r\n  "mcpServers": {"a": {"command": "a"}}\r\n}'
+VSCODE = b'\xef\xbb\xbf{"servers": {"b": {"command": "b"}}, // rest\n"inputs": []}\n'
+CHANGED = (".lm-tools-bridge/workspace.toml", ".mcp.json", ".vscode/mcp.json")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ProjectFiles:
+    root = tmp_path / "project"
+    (root / ".vscode").mkdir(parents=True)
+    (root / ".mcp.json").write_bytes(CLAUDE)
+    (root / ".mcp.json").chmod(0o644)
+    (root / ".vscode/mcp.json").write_bytes(VSCODE)
+    return ProjectFiles(root, tmp_path / "state")
+
+
+def planned(files: ProjectFiles) -> PlannedAdoption:
+    found = files.plan()
+    assert isinstance(found, PlannedAdoption), found
+    return found
+
+
+def adopt(files: ProjectFiles) -> None:
+    assert files.adopt(planned(files)) is None
+
+
+def undo(files: ProjectFiles) -> Refusal | None:
+    found = files.plan_undo()
+    return found if isinstance(found, Refusal) else files.undo(found)
+
+
+def contents(files: ProjectFiles) -> dict[str, bytes]:
+    found = (one for one in files.root.rglob("*") if one.is_file())
+    return {one.relative_to(files.root).as_posix(): one.read_bytes() for one in found}
+
+
+def test_undo_restores_every_byte_and_deletes_what_was_made(files: ProjectFiles) -> None:
+    before = contents(files)
+    adopt(files)
+    assert contents(files).keys() == set(CHANGED)
+    assert all(contents(files)[path] != content for path, content in before.items())
+    assert (files.root / ".mcp.json").stat().st_mode & 0o777 == 0o644
+    assert undo(files) is None
+    assert contents(files) == before
+    assert not (files.root / ".lm-tools-bridge").exists()
+
+
+def test_undo_keeps_a_workspace_toml_that_was_there(files: ProjectFiles) -> None:
+    own = files.root / ".lm-tools-bridge/workspace.toml"
+    own.parent.mkdir()
+    own.write_bytes(b"# mine\r\n")
+    adopt(files)
+    assert undo(files) is None
+    assert own.read_bytes() == b"# mine\r\n"
+
+
+def test_undo_is_possible_once(files: ProjectFiles) -> None:
+    adopt(files)
+    assert undo(files) is None
+    again = undo(files)
+    assert isinstance(again, Refusal)
+    assert again.reason == "no_undo"
+
+
+@pytest.mark.parametrize("path", CHANGED)
+def test_undo_is_refused_for_all_files_if_one_was_changed_since(files: ProjectFiles, path: str) -> None:
+    adopt(files)
+    file = files.root / path
+    file.write_bytes(file.read_bytes() + b"\n")
+    now = contents(files)
+    refused = undo(files)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "changed_since"
+    assert str(file) in refused.message
+    assert [state.path for state, _ in files.changed_since()] == [file]
+    assert contents(files) == now
+
+
+def test_undo_restores_the_rest_if_a_file_is_as_it_was_before(files: ProjectFiles) -> None:
+    before = contents(files)
+    adopt(files)
+    (files.root / ".mcp.json").write_bytes(CLAUDE)
+    assert undo(files) is None
+    assert contents(files) == before
+
+
+@pytest.mark.parametrize("failing", CHANGED)
+def test_a_failure_in_the_middle_restores_the_files_written_before(
+    files: ProjectFiles, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    plan = planned(files)
+    write = HeldFolder.write
+
+    def full(folder: HeldFolder, name: str, content: bytes, mode: int = 0o600) -> None:
+        if folder.path / name == files.root / failing:
+            raise OSError(28, "No space left on device")
+        write(folder, name, content, mode)
+
+    monkeypatch.setattr(HeldFolder, "write", full)
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "write_failed"
+    assert contents(files) == before
+    assert not (files.root / ".lm-tools-bridge").exists()
+    remembered = undo(files)
+    assert isinstance(remembered, Refusal) and remembered.reason == "no_undo"
+
+
+def test_an_interruption_restores_the_files_written_before(
+    files: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    plan = planned(files)
+    write = HeldFolder.write
+
+    def interrupted(folder: HeldFolder, name: str, content: bytes, mode: int = 0o600) -> None:
+        write(folder, name, content, mode)
+        if folder.path / name == files.root / ".mcp.json" and content != CLAUDE:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(HeldFolder, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.adopt(plan)
+    assert contents(files) == before
+
+
+def test_undo_restores_what_a_failed_change_could_not_restore(
+    files: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    plan = planned(files)
+    write = HeldFolder.write
+
+    def full(folder: HeldFolder, name: str, content: bytes, mode: int = 0o600) -> None:
+        if folder.path / name == files.root / ".vscode/mcp.json" or content == CLAUDE:
+            raise OSError(28, "No space left on device")
+        write(folder, name, content, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HeldFolder, "write", full)
+        refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert f"{files.root / '.mcp.json'} could not be restored" in refused.message
+    assert "lmtb adopt --undo" in refused.message
+    assert contents(files) != before
+    assert undo(files) is None
+    assert contents(files) == before
+
+
+def test_a_failed_change_keeps_the_undo_of_the_one_before(
+    files: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    adopt(files)
+    (files.root / ".cursor").mkdir()
+    cursor = files.root / ".cursor/mcp.json"
+    cursor.write_text('{"mcpServers": {"c": {"command": "c"}}}')
+    plan = planned(files)
+    cursor.chmod(0o444)
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal) and refused.reason == "read_only"
+    cursor.unlink()
+    assert undo(files) is None
+    assert contents(files) == before
+
+
+def test_a_file_changed_between_plan_and_write_is_kept(files: ProjectFiles) -> None:
+    plan = planned(files)
+    (files.root / ".vscode/mcp.json").write_bytes(b"{}")
+    before = contents(files)
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "changed_meanwhile"
+    assert contents(files) == before
+
+
+@pytest.mark.parametrize("path", [".mcp.json", ".lm-tools-bridge/workspace.toml"])
+def test_links_to_files_outside_of_the_project_are_refused(
+    files: ProjectFiles, path: str, tmp_path: Path
+) -> None:
+    """Else a project could put its servers into the user's `workspace.toml`, which needs no trust."""
+    target = tmp_path / "of_the_user"
+    target.write_bytes(b"")
+    place = files.root / path
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(target)
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "link"
+
+
+def test_a_linked_folder_outside_of_the_project_is_refused(files: ProjectFiles, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (files.root / ".lm-tools-bridge").symlink_to(tmp_path / "elsewhere")
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "link"
+
+
+def test_a_link_inside_of_the_project_is_refused(files: ProjectFiles) -> None:
+    (files.root / ".cursor").mkdir()
+    (files.root / ".cursor/mcp.json").symlink_to("../.mcp.json")
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "link"
+    assert "put a file of its own in its place" in refused.next_step
+
+
+def _lead_away(place: Path, target: Path) -> None:
+    """Put a link in the place of a file or folder, as a program of the project may at any moment."""
+    if place.exists():
+        place.rename(place.with_name("aside"))
+    place.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("exchanged", "exists"),
+    [
+        (".lm-tools-bridge", True),
+        (".lm-tools-bridge", False),
+        (".lm-tools-bridge/workspace.toml", True),
+        (".mcp.json", True),
+        (".vscode", True),
+        ("", True),
+    ],
+)
+def test_what_becomes_a_link_while_the_user_is_asked_is_not_written(
+    files: ProjectFiles, exchanged: str, exists: bool, tmp_path: Path
+) -> None:
+    """The user's own `workspace.toml` needs no trust, so nothing of a project may get there."""
+    if exists:
+        (files.root / ".lm-tools-bridge").mkdir()
+    if exchanged.endswith("workspace.toml"):
+        (files.root / exchanged).write_bytes(b"")
+    plan = planned(files)
+    of_the_user = tmp_path / "of_the_user"
+    of_the_user.mkdir()
+    place = files.root / exchanged
+    _lead_away(place, of_the_user if not place.is_file() else of_the_user / "workspace.toml")
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert refused.reason in {"changed_meanwhile", "link"}
+    assert list(of_the_user.iterdir()) == []
+
+
+def test_another_folder_in_the_place_of_the_one_that_was_shown_is_not_written(
+    files: ProjectFiles, tmp_path: Path
+) -> None:
+    (files.root / ".lm-tools-bridge").mkdir()
+    plan = planned(files)
+    (files.root / ".lm-tools-bridge").rename(tmp_path / "aside")
+    (files.root / ".lm-tools-bridge").mkdir()
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal) and refused.reason == "changed_meanwhile"
+    assert list((files.root / ".lm-tools-bridge").iterdir()) == []
+
+
+@pytest.mark.parametrize("exchanged", [".vscode", ".mcp.json", ".lm-tools-bridge"])
+def test_undo_writes_nothing_behind_a_link_that_came_meanwhile(
+    files: ProjectFiles, exchanged: str, tmp_path: Path
+) -> None:
+    adopt(files)
+    plan = files.plan_undo()
+    assert not isinstance(plan, Refusal)
+    of_the_user = tmp_path / "of_the_user"
+    of_the_user.mkdir()
+    place = files.root / exchanged
+    is_file = place.is_file()
+    copies = {} if is_file else {file.name: file.read_bytes() for file in place.iterdir()}
+    for name, content in copies.items():  # the same bytes as in the folder that was shown
+        (of_the_user / name).write_bytes(content)
+    _lead_away(place, of_the_user / "f" if is_file else of_the_user)
+    assert isinstance(files.undo(plan), Refusal)
+    assert {file.name: file.read_bytes() for file in of_the_user.iterdir()} == copies
+
+
+def test_a_read_only_file_is_refused_before_anything_is_written(files: ProjectFiles) -> None:
+    (files.root / ".vscode/mcp.json").chmod(0o444)
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "read_only"
+
+
+def test_servers_that_clients_start_are_those_that_can_move_and_are_enabled(files: ProjectFiles) -> None:
+    servers = (
+        '{"mcpServers": {"a": {"command": "a"}, "off": {"command": "o", "disabled": true}, "x": {"type": 1}}}'
+    )
+    (files.root / ".mcp.json").write_text(servers)
+    found = {file.client: names for file, names in files.started_by_clients().items()}
+    assert found == {"Claude Code": ["a"], "VS Code": ["b"]}
+    adopt(files)
+    assert files.started_by_clients() == {}
+
+
+def test_records_of_two_projects_are_apart(files: ProjectFiles, tmp_path: Path) -> None:
+    adopt(files)
+    other = ProjectFiles(tmp_path / "other", files.state_dir)
+    other.root.mkdir()
+    refused = other.plan_undo()
+    assert isinstance(refused, Refusal) and refused.reason == "no_undo"

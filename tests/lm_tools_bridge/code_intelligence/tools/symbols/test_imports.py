@@ -1,0 +1,43 @@
+"""Names that a script only imports, or exports again, are no declarations of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lm_tools_bridge.code_intelligence.tools.symbols.imports import imported
+from lm_tools_bridge.code_intelligence.wire.positions import Position
+
+IMPORTS = """\
+import { here } from './a';
+import type {
+  here,
+  there as here,
+} from "b";
+import here = require('c');
+import here, * as all from "d"; import 'e';
+export { here } from './f';
+export type { here };
+""".splitlines()
+DECLARATIONS = """\
+export const here = 1;
+const here = await import('./a');
+export default function here() {}
+const url = import.meta.url; let here;
+import { other } from './a'; const here = other;
+// import of here
+class here { import = 'x' }
+""".splitlines()
+
+
+def place(lines: list[str], number: int) -> Position:
+    return Position(number + 1, lines[number].index("here") + 1)
+
+
+@pytest.mark.parametrize("number", [number for number, line in enumerate(IMPORTS) if "here" in line])
+def test_a_name_in_an_import_is_no_declaration(number: int) -> None:
+    assert imported(IMPORTS)(place(IMPORTS, number))
+
+
+@pytest.mark.parametrize("number", range(len(DECLARATIONS)))
+def test_a_name_beside_an_import_is_one(number: int) -> None:
+    assert not imported(DECLARATIONS)(place(DECLARATIONS, number))

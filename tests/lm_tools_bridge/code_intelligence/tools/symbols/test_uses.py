@@ -1,0 +1,88 @@
+"""A server to which nothing says what belongs to the project is given the files with the name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
+from lm_tools_bridge.code_intelligence.tools.navigation import references
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
+from support.projects.file_tree import write_tree
+from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, workplace_of
+from support.servers.language_servers.python_symbols import python_server
+from workspace_server.tool import ToolError
+
+WHY = "without a project file it knows only what it was given"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files = {"a.py": "def old():\n    pass\n", "b.py": "from a import old\nold()\n", "c.py": "x = 1\n"}
+    return write_tree(Path(os.path.realpath(tmp_path)) / "proj", files)
+
+
+def server_of(root: Path, state: Freshness) -> InMemoryServer:
+    """A server that knows uses in files that were opened only."""
+    server = python_server(root, joins_open_files=True, without_project_files=WHY)
+    whole = {method: server.answers[method] for method in ("textDocument/references", "textDocument/rename")}
+    for method, answer in whole.items():
+        server.answers[method] = lambda params, answer=answer: (
+            answer(params) if root / "b.py" in server.opened else None
+        )
+    server.state = state
+    return server
+
+
+@pytest.mark.parametrize("address", [{"symbol": "old"}, {"filePath": "a.py", "line": 1, "character": 5}])
+async def test_uses_in_files_that_it_was_not_given_are_found(root: Path, address: dict[str, object]) -> None:
+    server = server_of(root, Freshness("py", "partial", WHY))
+    found = await references.call("lm_references", workplace_of(root, server), address, CONTEXT)
+    assert found.structured is not None
+    assert found.structured["total"] == 2
+    assert found.structured["freshness"][0]["state"] == "partial"
+    assert root / "c.py" not in server.opened
+
+
+async def test_a_rename_changes_files_that_it_was_not_given(root: Path) -> None:
+    server = server_of(root, Freshness("py", "partial", WHY))
+    await rename_symbol.call(
+        "lm_renameSymbol", workplace_of(root, server), {"symbol": "old", "newName": "new"}, CONTEXT
+    )
+    assert (root / "b.py").read_text() == "from a import new\nnew()\n"
+
+
+async def test_a_server_that_knows_its_project_is_given_nothing(root: Path) -> None:
+    server = server_of(root, Freshness("py", "fresh"))
+    await references.call("lm_references", workplace_of(root, server), {"symbol": "old"}, CONTEXT)
+    assert root / "b.py" not in server.opened
+
+
+async def test_uses_by_another_name_of_the_file_are_found_and_keep_it_from_a_rename(root: Path) -> None:
+    server = python_server(root)
+    alias = root / "link/a.py"
+    (root / "link").symlink_to(root)
+    server.other_names[root / "a.py"] = [alias]
+    whole = server.answers["textDocument/references"]
+
+    def by_name(params: dict[str, Any]) -> Any:
+        named = to_path(params["textDocument"]["uri"], Path)
+        found = [one for one in whole(params) if ("b.py" in one["uri"]) == (named == alias)]
+        return [{**one, "uri": one["uri"].replace("/proj/", "/proj/link/")} for one in found] + found
+
+    server.answers["textDocument/references"] = by_name
+    found = await references.call("lm_references", workplace_of(root, server), {"symbol": "old"}, CONTEXT)
+    assert found.structured is not None
+    assert {one["workspacePath"] for one in found.structured["references"]} == {"proj/b.py"}
+    asked = {"symbol": "old", "newName": "new"}
+    with pytest.raises(ToolError, match=r"uses over proj/link/a\.py, another name .* No file was changed"):
+        await rename_symbol.call("lm_renameSymbol", workplace_of(root, server), asked, CONTEXT)
+    shown = await rename_symbol.call(
+        "lm_renameSymbol", workplace_of(root, server), {**asked, "apply": False}, CONTEXT
+    )
+    assert shown.structured is not None
+    assert shown.structured["freshness"][0]["state"] == "partial"

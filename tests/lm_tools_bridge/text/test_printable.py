@@ -1,0 +1,33 @@
+"""Tests of the escapes for text that is shown in a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from lm_tools_bridge.text.printable import printable, printable_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ä 漢", "plain ä 漢"),
+        ("\x1b]52;c;x\x07", "\\x1b]52;c;x\\x07"),
+        ("a\nb", "a\\nb"),
+        ("\u202etxt.exe", "\\u202etxt.exe"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\ud800", "\\ud800"),
+        (None, "None"),
+    ],
+)
+def test_control_characters_of_terminals_are_escaped(text: object, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_line_breaks_are_kept_on_request() -> None:
+    assert printable("a\n\tb\r\x1b", lines=True) == "a\n\tb\\r\\x1b"
+
+
+def test_lines_are_escaped_one_by_one_and_counted_where_cut() -> None:
+    shown = printable_lines("a\x1b\nbcd\ne\nf", most=2, width=2)
+    assert shown == ["a\\x1b", "bc … (1 more characters)", "… (2 more lines)"]
+    assert printable_lines("a\nb", most=2, width=2) == ["a", "b"]

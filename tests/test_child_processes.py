@@ -16,6 +16,10 @@ import pytest
 
 _ROOT: Final = Path(__file__).parent.parent
 _PACKAGES: Final = ("lm_tools_bridge", "manager", "workspace_server")
+_OF_WORKSPACE_SERVERS: Final = (
+    "workspace_server/",
+    *(f"lm_tools_bridge/{feature}/" for feature in ("code_intelligence", "editors", "skills")),
+)
 _STARTS: Final = {
     "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
     "multiprocessing": {"Process", "Pool", "get_context"},
@@ -170,7 +174,7 @@ def test_every_module_that_makes_a_command_has_a_row() -> None:
     made = {
         name
         for name, tree in _modules()
-        if name.startswith(("workspace_server/", "lm_tools_bridge/")) and "/command/" not in name
+        if name.startswith(_OF_WORKSPACE_SERVERS) and "/command/" not in name
         for called, _ in _calls(tree)
         if called == ".Command"
     }

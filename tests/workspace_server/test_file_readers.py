@@ -10,7 +10,14 @@ import pytest
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 _PARTS: Final = (
-    *("workspace_server/sources", "workspace_server/files", "workspace_server/calls"),
+    *(
+        "workspace_server/sources",
+        "lm_tools_bridge/code_intelligence",
+        "lm_tools_bridge/skills",
+        "lm_tools_bridge/editors",
+        "workspace_server/files",
+        "workspace_server/calls",
+    ),
     *("workspace_server/methods", "workspace_server/catalog", "workspace_server/tool_search"),
 )
 _LANGUAGES: Final = "lm_tools_bridge/code_intelligence/"

@@ -20,7 +20,8 @@ def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Sc
     """
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal and has_colour(sys.stdout):
-        from lm_tools_bridge.agent.screen.terminal.terminal_screen import TerminalScreen  # noqa: PLC0415
+        # a session in a pipe does not need prompt_toolkit
+        from lm_tools_bridge.agent.screen.terminal.terminal_screen import TerminalScreen
 
         screen = TerminalScreen(interrupts, completions)
         return screen, screen.interrupt

@@ -37,10 +37,10 @@ def test_the_source_loads_nothing_that_runs_servers(tmp_path: Path) -> None:
     program = (
         "import sys, lm_tools_bridge.code_intelligence.source\n"
         "import lm_tools_bridge.code_intelligence.late_servers\n"
-        "print(*[one for one in sys.modules if '.language_servers.' in one])"
+        "print(*[one for one in sys.modules if '.code_intelligence.' in one])"
     )
     run = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
-    loaded = {one.split(".")[3] for one in run.stdout.split()}
+    loaded = {one.split(".")[2] for one in run.stdout.split()}
     assert loaded == {
         "source",
         "server",

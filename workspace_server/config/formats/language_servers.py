@@ -25,7 +25,7 @@ KNOWN: Final = (
     "gopls", "html", "jdtls", "json", "lua", "mypy", "pyrefly", "pyright", "ruff", "rust-analyzer",
     "tree-sitter", "tsc", "ty", "typescript", "typescript-language-server", "vtsls", "yaml", "zls",
 )  # fmt: skip
-"""The kinds that need no command (`sources/language_servers/kinds/table.py`)."""
+"""The kinds that need no command (`lm_tools_bridge/code_intelligence/kinds/table.py`)."""
 KEYS: Final = frozenset({"language_servers.enabled", "language_servers.warm"})
 """What the table itself may say."""
 MAX_ENTRIES: Final = 50

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import asyncio, os, subprocess, sys
-from agent.acp.standard_streams import protocol_streams
+from lm_tools_bridge.agent.acp.standard_streams import protocol_streams
 
 async def main():
     reader, writer = await protocol_streams()

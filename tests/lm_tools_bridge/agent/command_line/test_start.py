@@ -46,7 +46,7 @@ def test_a_session_starts_without_click() -> None:
         "from manager.cli import main\nmain()"
     )
     ended = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "False ['-I', '-m', 'agent', 'session']"
+    assert ended.stdout.strip() == "False ['-I', '-m', 'lm_tools_bridge.agent', 'session']"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from support.processes.terminals.screen_session import screen_session
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
 PROGRAM = """
 import asyncio, os, sys
-from agent.interaction import Tone
-from agent.screen.interrupts import Interrupts
-from agent.screen.terminal.terminal_screen import TerminalScreen
+from lm_tools_bridge.agent.interaction import Tone
+from lm_tools_bridge.agent.screen.interrupts import Interrupts
+from lm_tools_bridge.agent.screen.terminal.terminal_screen import TerminalScreen
 
 async def main():
     screen = TerminalScreen(Interrupts(lambda: 0.0), lambda _: [])

@@ -21,7 +21,7 @@ from lm_tools_bridge.code_intelligence.wire.document_uris import MAX_URI, to_pat
         (PurePosixPath("/x/" + os.fsdecode(b"\xff\xfe")), "file:///x/%FF%FE"),
         (PurePosixPath("/C:/x\\y"), "file:///C%3A/x%5Cy"),
         (PureWindowsPath("C:\\a b\\é"), "file:///C:/a%20b/%C3%A9"),
-        (PureWindowsPath("\\\\host\\share\\a b"), "file://lm_tools_bridge/machine/share/a%20b"),
+        (PureWindowsPath("\\\\host\\share\\a b"), "file://host/share/a%20b"),
     ],
 )
 def test_a_path_becomes_a_uri_and_comes_back(path: PurePath, uri: str) -> None:

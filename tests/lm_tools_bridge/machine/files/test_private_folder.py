@@ -15,7 +15,7 @@ from lm_tools_bridge.machine.files.private_folder import PrivateFolder, remove_a
 DIES = """
 import os, sys
 from pathlib import Path
-from host.files.private_folder import PrivateFolder
+from lm_tools_bridge.machine.files.private_folder import PrivateFolder
 folder = PrivateFolder(Path(sys.argv[1]), "script")
 folder.open()
 (folder.path / "deep").mkdir()

@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
-from host.processes.erased_environment import erase_values
+from lm_tools_bridge.machine.processes.erased_environment import erase_values
 erase_values(lambda name: name.startswith("LMTB_SECRET_"))
 shown = open("/proc/self/environ", "rb").read()
 print(b"hunter2" in shown, b"OTHER=stays" in shown, b"LMTB_SECRET_EMPTY=" in shown)

@@ -147,7 +147,7 @@ def test_file_uri_is_decoded_once(uri: str, expected: str) -> None:
         "/ws/\0x",
         "x\0",
         "file:///ws/%00",
-        "file://lm_tools_bridge/machine/ws",
+        "file://host/ws",
         "file://127.0.0.1/ws",
         "/ws/\ud800",
         "file:///\ud800",

@@ -56,7 +56,7 @@ def test_evidence_comes_strongest_first() -> None:
     assert [claim.text for claim in claims.evidence()] == ["/c", "file:///1", "file:///2", "/q", "/h"]
 
 
-@pytest.mark.parametrize("text", ["vscode-remote://ssh/a", "https://lm_tools_bridge/machine/a", "/a"])
+@pytest.mark.parametrize("text", ["vscode-remote://ssh/a", "https://host/a", "/a"])
 def test_a_uri_of_an_editor_is_no_address_on_another_host(text: str) -> None:
     assert len(Claims(query=text, codex="/c").evidence()) == 2
     assert not Claims(header=text).names_workspace()

@@ -173,7 +173,7 @@ async def until(check: Callable[[], object]) -> None:
 
 PROBE = """
 import asyncio, gc, json, os, random, signal, sys, threading
-from host.text import redaction
+from lm_tools_bridge.text import redaction
 from workspace_server.startup import fork_server, process
 from workspace_server import log
 {first}

@@ -154,8 +154,9 @@ def _opened(place: Path, above: int, flags: int, make: int | None, made: list[Pa
     except FileNotFoundError:
         if make is None:
             raise
-        os.mkdir(place.name, make, dir_fd=above)
-        made.append(place)
+        with suppress(FileExistsError):  # another program made it meanwhile
+            os.mkdir(place.name, make, dir_fd=above)
+            made.append(place)
         return os.open(place.name, flags, dir_fd=above)
     except OSError:
         status = os.stat(place.name, dir_fd=above, follow_symlinks=False)
@@ -182,7 +183,9 @@ def _check_by_path(folder: Path, make: int | None, made: list[Path]) -> None:
         except FileNotFoundError:
             if make is None:
                 raise
-            place.mkdir(make)
-            made.append(place)
-            continue
+            with suppress(FileExistsError):  # another program made it meanwhile
+                place.mkdir(make)
+                made.append(place)
+                continue
+            status = place.lstat()
         _refuse_link(place, status)

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from lm_tools_bridge.machine.peers.peer_uid import Address, is_served_by_us, tcp_listener
+from lm_tools_bridge.machine.peers.peer_uid import Address, is_served_by_us, tcp_listener, tcp_peer_uid
 
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104  compared, not listened on
 
@@ -27,8 +27,10 @@ def require_own_server(local: Address, remote: Address, *, has_secret: bool) -> 
         has_secret: whether a secret is sent, so that the owner must be known; else he must be no other.
     """
     listener = tcp_listener(remote)
-    if listener is None:
-        is_ours = not has_secret or _is_listener_of_this_user(remote)
+    if listener is None:  # it may have accepted the connection and closed, as when a manager is replaced
+        is_ours = (
+            not has_secret or tcp_peer_uid(local, remote) == os.getuid() or _is_listener_of_this_user(remote)
+        )
     else:
         is_ours = is_served_by_us(local, remote)
     if not is_ours:

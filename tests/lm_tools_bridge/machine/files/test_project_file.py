@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,21 @@ def test_folders_are_made_behind_no_link(root: Path) -> None:
     with pytest.raises(UnsafePathError), project_file.held(root / "a/b", make=0o700):
         pass
     assert os.listdir(root.parent / "secret") == ["file"]
+
+
+def test_a_folder_that_another_program_makes_at_the_same_time_is_used(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def make_twice(*arguments: Any, **options: Any) -> None:
+        make(*arguments, **options)
+        make(*arguments, **options)
+
+    monkeypatch.setattr(os, "mkdir", make_twice)
+    with project_file.held(root / "a" / "b", make=0o700) as folder:
+        assert folder.made == ()
+    assert (root / "a" / "b").is_dir()
 
 
 def test_only_an_empty_folder_is_removed_and_none_behind_a_link(root: Path) -> None:

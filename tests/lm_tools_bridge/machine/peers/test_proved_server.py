@@ -184,6 +184,17 @@ async def test_where_the_kernel_tells_no_owner_the_processes_do(
     await asyncio.to_thread(lambda: require_own_server(*ends, has_secret=True))
 
 
+def test_an_accepted_connection_is_proved_after_its_listener_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = socket.create_connection(listening.getsockname())
+        accepted, _ = listening.accept()
+    with client, accepted:
+        require_own_server(client.getsockname(), client.getpeername(), has_secret=True)
+        monkeypatch.setattr(proved_server, "tcp_peer_uid", lambda *_: os.getuid() + 1)
+        with pytest.raises(ServedByOthers):
+            require_own_server(client.getsockname(), client.getpeername(), has_secret=True)
+
+
 def test_the_own_token_is_new_at_each_start_also_where_older_programs_read_it(tmp_path: Path) -> None:
     here, former, unused = (tmp_path / name for name in ("run", "former", "unused"))
     renew_own_token(former)

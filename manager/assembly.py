@@ -11,15 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.protocol.internal.launch import Folders
 from lm_tools_bridge.team.team import Team
 from lm_tools_bridge.text.redaction import hide
+from lm_tools_bridge.tokens.control import TokenControl
+from lm_tools_bridge.tokens.gate import TokenGate
+from lm_tools_bridge.tokens.own_token import remove_own_token, renew_own_token
 from manager import __version__
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.services import StartedBy
-from manager.admin.control.token_control import TokenControl
 from manager.admin.metrics.measures import Measures
 from manager.admin.status.status import Status
 from manager.answers.dispatch import Dispatch
@@ -30,7 +33,6 @@ from manager.answers.listing.lists import Lists
 from manager.answers.listing.own_servers import OwnServersLookup
 from manager.answers.listing.server_discover import ServerDiscover
 from manager.answers.roots import RootsRequests
-from manager.approvals.board import ApprovalBoard
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings, by_client
 from manager.disk.filesystem import FolderExaminer
@@ -57,8 +59,6 @@ from manager.supervision.processes.environment import SECRETS
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
-from manager.tokens.gate import TokenGate
-from manager.tokens.own_token import remove_own_token, renew_own_token
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
+from lm_tools_bridge.approvals.answers import end_waiting
+from lm_tools_bridge.approvals.notifications import notify_desktop
 from lm_tools_bridge.machine.files.tight_modes import make_tight
 from lm_tools_bridge.machine.processes.erased_environment import erase_values
 from lm_tools_bridge.text.harmless_variables import is_harmless
 from manager import __version__, exit_codes
-from manager.admin.control.approvals import end_waiting
 from manager.admin.control.services import StartedBy
 from manager.assembly import Parts, assemble
 from manager.configuration.paths import Paths
@@ -42,7 +43,6 @@ from manager.listener.tunnel_endpoint import TunnelEndpoint
 from manager.logs.blocked_loop import watched
 from manager.logs.log import configure, logger, unblocked
 from manager.logs.log_file import log_file
-from manager.notifications.service import notify_desktop
 from manager.own_files import OwnFiles
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.runtime_tuning.event_loop import loop_factory

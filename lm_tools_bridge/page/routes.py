@@ -8,6 +8,7 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.actions import Means, act
 from lm_tools_bridge.page.acting.command import ServerCommand
@@ -25,7 +26,6 @@ from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.request_body import read_body
 from manager.admin.control.services import Services
 from manager.admin.metrics.history import Moment
-from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
 

@@ -39,10 +39,10 @@ _SECTIONS: Final = {
             "Open the page in a browser: what needs you, projects, calls.",
         ),
         "token": (
-            "manager.cli.access.token",
+            "lm_tools_bridge.tokens.verb",
             "Make tokens for programs in containers or behind forwarded ports.",
         ),
-        "approvals": ("manager.cli.access.approvals", "Answer the calls that wait for your approval."),
+        "approvals": ("lm_tools_bridge.approvals.verb", "Answer the calls that wait for your approval."),
         "workspaces": ("manager.cli.status.show", "List workspaces and their servers."),
         "clients": (
             "manager.cli.status.clients",

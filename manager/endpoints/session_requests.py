@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.extensions import skills
@@ -25,7 +26,6 @@ from manager.answers.call_tool import is_explicit
 from manager.answers.dispatch import Dispatch, SentCall
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.listing.server_discover import ServerDiscover, initialize_result
-from manager.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.forwarding.messages import begins_as_result, is_response
 from manager.logs.log import logger, short

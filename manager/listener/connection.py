@@ -17,6 +17,7 @@ from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
 from lm_tools_bridge.http_server.refusal import STOPPED_READING, AdmissionRefusal
 from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol import trace_context
+from lm_tools_bridge.tokens.gate import Guest
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
@@ -26,7 +27,6 @@ from manager.routing.request_heads.reader import ClientHead, without_trace
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
 from manager.routing.state.peer import Peer
-from manager.tokens.gate import Guest
 
 _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
 

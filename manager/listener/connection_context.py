@@ -10,6 +10,7 @@ from typing import Final
 from lm_tools_bridge.http_server.connections.server_context import ServerContext
 from lm_tools_bridge.http_server.limits import Limits
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.tokens.gate import Guest, TokenGate
 from manager.http.faults import log_fault
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
@@ -17,7 +18,6 @@ from manager.listener.peer_identity import PeerCheck, judge
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.reader import ClientHead
-from manager.tokens.gate import Guest, TokenGate
 
 _CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
 

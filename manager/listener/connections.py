@@ -10,6 +10,7 @@ from lm_tools_bridge.http_server.connections.open_connections import Connections
 from lm_tools_bridge.http_server.connections.server_context import ServerContext
 from lm_tools_bridge.http_server.deadline import Deadlines
 from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.tokens.gate import TokenGate
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.connection import ClientConnection
@@ -19,7 +20,6 @@ from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import ClientHeadReader
-from manager.tokens.gate import TokenGate
 
 
 class Connections(OpenConnections):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from lm_tools_bridge.tokens.gate import Guest
 from manager.http import lazy_aiohttp as web
 from manager.http.faults import log_fault
 from manager.listener.connection import ClientConnection
@@ -25,7 +26,6 @@ from manager.routing.request_heads.admission import (
     refusal_body,
     refuse,
 )
-from manager.tokens.gate import Guest
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware

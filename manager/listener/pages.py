@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.routes import add_approval_routes
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.command import ServerCommand
 from lm_tools_bridge.page.acting.sign_in import SignIns
@@ -16,15 +18,13 @@ from lm_tools_bridge.page.routes import Page, access_routes
 from lm_tools_bridge.team.team import Team
 from lm_tools_bridge.team.team import control_routes as team_control_routes
 from lm_tools_bridge.team.team import routes as team_routes
-from manager.admin.control.approval_routes import add_approval_routes
+from lm_tools_bridge.tokens.control import TokenControl
 from manager.admin.control.control_socket import make_control_app
 from manager.admin.control.recorded_calls import recorded_calls_routes
 from manager.admin.control.renewals import Renewals
 from manager.admin.control.services import Services
-from manager.admin.control.token_control import TokenControl
 from manager.admin.metrics.measures import Measures, TakeSnapshot
 from manager.admin.routes import diagnosis_routes, make_app
-from manager.approvals.board import ApprovalBoard
 from manager.configuration.paths import Paths
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from lm_tools_bridge.machine.peers.peer_uid import tcp_peer_uid
+from lm_tools_bridge.tokens.gate import Guest, TokenGate
 from manager.logs.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
-from manager.tokens.gate import Guest, TokenGate
 
 PeerCheck = Callable[[asyncio.BaseTransport], bool]
 """Return whether the peer of a connection may be served; called once for each connection."""

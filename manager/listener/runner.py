@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.tokens.gate import TokenGate
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.connections import Connections
@@ -21,7 +22,6 @@ from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.admission import AdmissionRules
-from manager.tokens.gate import TokenGate
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import input_requests, jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal import request_state
 from lm_tools_bridge.protocol.jsonrpc import Response
 from manager.answers.exchange import Exchange
 from manager.answers.upstream_request import capabilities_of
-from manager.approvals.board import ApprovalBoard
 from manager.sessions.pending_requests import PendingRequest, PendingRequests
 
 MAX_INPUT_REQUESTS: Final = 32

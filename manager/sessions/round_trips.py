@@ -16,12 +16,12 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import input_requests, jsonrpc
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal import request_state
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Relayed
-from manager.approvals.board import ApprovalBoard
 from manager.forwarding.answer import Answer
 from manager.forwarding.messages import Answered, messages_of, unusable
 from manager.routing.json import legacy_result

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol.internal.launch import Folders
-from manager.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.installation import Installation
 from manager.recorder.ended_call import Record

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from lm_tools_bridge.approvals.answers import answer
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.command import CHANGES
 from lm_tools_bridge.page.acting.sign_in import SignInPage, SignIns
 from lm_tools_bridge.page.acting.tool_changes import NotChanged, ToolChanges
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.admin.control.approvals import answer
 from manager.admin.control.services import Services
-from manager.approvals.board import ApprovalBoard
 from manager.disk.folder import CwdProblem
 from manager.routing.remote.address import looks_remote
 from manager.startup.replacement import Unusable

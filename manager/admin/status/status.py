@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import jsonrpc
 from manager import __version__
 from manager.admin.status.status_clock import Clock
 from manager.answers.listing.own_servers import OwnServersLookup
-from manager.approvals.board import ApprovalBoard
 from manager.installation import Installation
 from manager.logs.log import recent_lines, short
 from manager.recorder.writing.recorder import Recorder

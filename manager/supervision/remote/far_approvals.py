@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.waiting_call import ReportedApproval, ReportedCall
 from lm_tools_bridge.protocol import sse
 from lm_tools_bridge.text.printable import printable
-from manager.approvals.board import ApprovalBoard
-from manager.approvals.waiting_call import ReportedApproval, ReportedCall
 from manager.routing.remote.address import RemoteAddress
 from manager.supervision.remote.link import Link
 from manager.supervision.workspace import Workspace

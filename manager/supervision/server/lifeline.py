@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import names, sse
-from manager.approvals.board import ApprovalBoard
 from manager.recorder.task_ends import TaskEnds
 from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure

@@ -21,14 +21,14 @@ import pytest
 
 from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.page.overview import needs
+from lm_tools_bridge.tokens.own_token import new_token
+from lm_tools_bridge.tokens.token import Token, digest_of
+from lm_tools_bridge.tokens.token_file import change_tokens
 from manager.admin.control.control_plane import ControlPlane
 from manager.client import Control, McpClient
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.writing.recorder import Limits, Recorder
 from manager.status_reading.workspaces import merged_workspaces
-from manager.tokens.own_token import new_token
-from manager.tokens.token import Token, digest_of
-from manager.tokens.token_file import change_tokens
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.script_tools import write_tool

@@ -24,7 +24,7 @@ PAGE: Final = (Path(manager.__file__).parents[1] / "docs" / "cli.md").read_text(
 NOT_RUN: Final = {
     "lmtb service install": "needs systemd; its own tests have a false one",
     "lmtb service uninstall": "needs systemd; its own tests have a false one",
-    "lmtb approvals": "no call waits; tests/manager/cli/access/test_approvals.py has some",
+    "lmtb approvals": "no call waits; tests/lm_tools_bridge/approvals/test_verb.py has some",
     "lmtb approvals approve": "the same",
     "lmtb approvals deny": "the same",
     "lmtb team join": "needs a NATS server, as the next; tests/team has one",

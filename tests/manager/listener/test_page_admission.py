@@ -21,6 +21,9 @@ from aiohttp import web
 from lm_tools_bridge.http_server.connections.connection import MAX_PIPELINED
 from lm_tools_bridge.http_server.limits import Limits
 from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.tokens.gate import TokenGate
+from lm_tools_bridge.tokens.token import Token, digest_of
+from lm_tools_bridge.tokens.token_file import change_tokens
 from manager.admin.control.request_body import read_body
 from manager.listener.connections import Connections
 from manager.listener.page_admission import refusal_response
@@ -34,9 +37,6 @@ from manager.routing.request_heads.admission import (
     AdmissionRules,
     check_json,
 )
-from manager.tokens.gate import TokenGate
-from manager.tokens.token import Token, digest_of
-from manager.tokens.token_file import change_tokens
 from support.http.admission_cases import (
     BODY,
     CASES,

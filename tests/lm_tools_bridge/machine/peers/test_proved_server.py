@@ -24,9 +24,9 @@ from lm_tools_bridge.machine.peers import proved_server
 from lm_tools_bridge.machine.peers.peer_uid import SocketOwner
 from lm_tools_bridge.machine.peers.proved_connector import ProvedConnector
 from lm_tools_bridge.machine.peers.proved_server import ServedByOthers, require_own_server
+from lm_tools_bridge.tokens.own_token import renew_own_token
 from manager.cli.replay.sender import Plan, _client
 from manager.client import ManagerFault, McpClient
-from manager.tokens.own_token import renew_own_token
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.pool import Pool
 from workspace_server.sources.mcp.remote.network import CheckedBackend
@@ -149,7 +149,7 @@ HAS_TOKEN = {
     "manager/cli/workspace/call.py",
     "manager/stdio_bridge/main.py",
     "lm_tools_bridge/team/team.py",
-    "manager/tokens/own_token.py",
+    "lm_tools_bridge/tokens/own_token.py",
     "workspace_server/sources/mcp/remote/authorization.py",
 }
 """Modules that have the own token to send it, or to make it. The senders above stand for them."""
@@ -164,7 +164,7 @@ def test_every_module_that_has_the_own_token_has_a_sender_above() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module == "lm_tools_bridge.machine.own_token"
     }
-    assert users - {"manager/cli/access/token.py"} == HAS_TOKEN
+    assert users - {"lm_tools_bridge/tokens/verb.py"} == HAS_TOKEN
 
 
 async def test_without_a_secret_only_a_known_other_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import sse
-from manager.approvals.board import ApprovalBoard
 from manager.routing.remote.address import Host, RemoteAddress
 from manager.supervision.remote.far_approvals import (
     LONGEST_S,

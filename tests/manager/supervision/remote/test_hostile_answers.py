@@ -11,7 +11,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from manager.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import LineFailure

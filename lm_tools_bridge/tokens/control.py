@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from lm_tools_bridge.tokens.gate import TokenGate
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import logger
 from manager.sessions.session_manager import SessionManager
-from manager.tokens.gate import TokenGate
 
 
 class TokenControl:

@@ -9,9 +9,9 @@ import pytest
 
 from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
-from manager.tokens.gate import WRONG_AT_ONCE, Guest, TokenGate
-from manager.tokens.token import Token, digest_of, scope_of, shown_token
-from manager.tokens.token_file import change_tokens
+from lm_tools_bridge.tokens.gate import WRONG_AT_ONCE, Guest, TokenGate
+from lm_tools_bridge.tokens.token import Token, digest_of, scope_of, shown_token
+from lm_tools_bridge.tokens.token_file import change_tokens
 from support.recorded_calls import Clock
 
 SECRET = "lmtb_a-secret"

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.waiting_call import WaitingCall
 from lm_tools_bridge.protocol import sse
 from manager.admin.control.control_messages import refusal
-from manager.approvals.board import ApprovalBoard
-from manager.approvals.waiting_call import WaitingCall
 from manager.http import lazy_aiohttp as web
 
 MIN_INTERVAL_S: Final = 0.05

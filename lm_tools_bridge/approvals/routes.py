@@ -1,19 +1,19 @@
 """Routes of the control socket for calls that wait for a person: what waits, and answers.
 
-For `lmtb approvals`, and for managers on other hosts, whose people use projects here. `decisions.py` keeps
-what workspace servers started from answering and from reading them: a model could otherwise approve its own
-calls and see the arguments of others.
+For `lmtb approvals`, and for managers on other hosts, whose people use projects here.
+`manager/admin/control/decisions.py` keeps what workspace servers started from answering and reading:
+a model could otherwise approve its own calls and see the arguments of others.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from manager.admin.control.approval_stream import ApprovalStream
-from manager.admin.control.approvals import answer
+from lm_tools_bridge.approvals.answers import answer
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.stream import ApprovalStream
 from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.services import Services
-from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
 
 _ANSWERS: Final = {"yes": True, "no": False}

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.machine.files import private_files
-from manager.tokens.token import SCOPES, Token
+from lm_tools_bridge.tokens.token import SCOPES, Token
 
 MOST_TOKENS: Final = 100
 _VERSION: Final = 1

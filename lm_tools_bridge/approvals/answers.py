@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from lm_tools_bridge.approvals.board import UNKNOWN_END, ApprovalBoard
+from lm_tools_bridge.approvals.waiting_call import WaitingCall
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.services import Services
-from manager.approvals.board import UNKNOWN_END, ApprovalBoard
-from manager.approvals.waiting_call import WaitingCall
 from manager.status_reading.responses import json_object
 
 END_AGAIN_S: Final = 0.1

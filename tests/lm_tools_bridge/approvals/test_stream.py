@@ -6,10 +6,10 @@ import asyncio
 import json
 from typing import Any
 
+from lm_tools_bridge.approvals import stream as approval_stream
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.stream import ApprovalStream
 from lm_tools_bridge.protocol import jsonrpc, names, sse
-from manager.admin.control import approval_stream
-from manager.admin.control.approval_stream import ApprovalStream
-from manager.approvals.board import ApprovalBoard
 
 
 def report(board: ApprovalBoard, *identities: str, **other: Any) -> None:

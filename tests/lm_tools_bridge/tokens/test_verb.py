@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.tokens.token import digest_of
+from lm_tools_bridge.tokens.token_file import read_tokens
 from manager.cli.output import manager_access
-from manager.tokens.token import digest_of
-from manager.tokens.token_file import read_tokens
 
 
 @pytest.fixture

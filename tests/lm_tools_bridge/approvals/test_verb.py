@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from manager.cli.access import approvals
+from lm_tools_bridge.approvals import verb as approvals
 from manager.configuration.paths import Paths
 
 CALL = {

@@ -13,8 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.approvals.waiting_call import (
+    ReportedApproval,
+    ReportedCall,
+    WaitingCall,
+    id_here,
+    is_named,
+)
 from lm_tools_bridge.protocol import jsonrpc, names
-from manager.approvals.waiting_call import ReportedApproval, ReportedCall, WaitingCall, id_here, is_named
 
 MOST_CALLS: Final = 64
 """Calls of a server that are known; a server does not let more wait."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.approvals.answers import end_waiting
+from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import jsonrpc, names
-from manager.admin.control.approvals import end_waiting
-from manager.approvals.board import ApprovalBoard
 
 
 def report(board: ApprovalBoard, *identities: str) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
-from manager.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.desktop import Desktop, DesktopFailure, session_bus
+from lm_tools_bridge.approvals.notification_throttle import Close, Throttle
 from manager.configuration.settings import Settings
 from manager.logs.log import logger
-from manager.notifications.desktop import Desktop, DesktopFailure, session_bus
-from manager.notifications.throttle import Close, Throttle
 from manager.status_reading.attention import attention
 
 LOOK_S: Final = 1.0

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.desktop import DesktopFailure, session_bus
+from lm_tools_bridge.approvals.notification_throttle import PAUSE_S
+from lm_tools_bridge.approvals.notifications import AFTER_FAILURE_S, STATUS_EVERY, Notifications
 from lm_tools_bridge.protocol import jsonrpc, names
-from manager.approvals.board import ApprovalBoard
-from manager.notifications.desktop import DesktopFailure, session_bus
-from manager.notifications.service import AFTER_FAILURE_S, STATUS_EVERY, Notifications
-from manager.notifications.throttle import PAUSE_S
 
 CALL = {
     "id": "abc", "tool": "run", "client": "codex", "question": "token: s3cret", "since": 1.0, "until": 9.0,

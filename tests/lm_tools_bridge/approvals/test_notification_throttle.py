@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manager.notifications.throttle import (
+from lm_tools_bridge.approvals.notification_throttle import (
     FOR_APPROVALS,
     HOUR_S,
     MOST_LINES,

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lm_tools_bridge.protocol import jsonrpc, names
-from manager.approvals.board import (
+from lm_tools_bridge.approvals.board import (
     MAX_LINES,
     MAX_NAME,
     MAX_QUESTION,
@@ -17,7 +16,8 @@ from manager.approvals.board import (
     UNKNOWN_END,
     ApprovalBoard,
 )
-from manager.approvals.waiting_call import ReportedApproval, ReportedCall
+from lm_tools_bridge.approvals.waiting_call import ReportedApproval, ReportedCall
+from lm_tools_bridge.protocol import jsonrpc, names
 from manager.recorder.contents.redaction import Redactor
 
 

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.token_bucket import TokenBucket
+from lm_tools_bridge.tokens.token import SCOPES, Token, digest_of, scope_of, shown_token
+from lm_tools_bridge.tokens.token_file import TokenFileError, read_tokens
 from manager.routing.request_heads.admission import is_mcp_target
-from manager.tokens.token import SCOPES, Token, digest_of, scope_of, shown_token
-from manager.tokens.token_file import TokenFileError, read_tokens
 
 WRONG_AT_ONCE: Final = 10
 """Wrong tokens at once that are answered as such; others are told to wait."""

@@ -1,1 +1,0 @@
-"""Verbs about who may do what: approvals of calls, tokens, browsers that may act."""

@@ -1,1 +1,0 @@
-"""Desktop notifications for what waits for a person."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 import psutil
 
 from lm_tools_bridge.demo.terminal import answer_at_terminal
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 
@@ -150,7 +151,7 @@ class Sandbox:
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get("HOME") == str(self._home):
+                if read_variables(process.pid).get("HOME") == str(self._home):
                     found.append(process)
         return found
 

@@ -23,6 +23,8 @@ from typing import Final
 
 import psutil
 
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
+
 PATIENCE_S: Final = 45.0
 COLUMNS, ROWS = 100, 40
 DOCUMENTED_PORT: Final = "47100"
@@ -121,7 +123,7 @@ class Sandbox:
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 if (
-                    process.environ().get("HOME") == str(self.home)
+                    read_variables(process.pid).get("HOME") == str(self.home)
                     and process.status() != psutil.STATUS_ZOMBIE
                 ):
                     found.append(process)

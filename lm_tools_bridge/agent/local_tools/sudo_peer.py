@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lm_tools_bridge.machine.processes.process_sweep import environment
+
 if TYPE_CHECKING:
     import psutil
 
@@ -48,7 +50,8 @@ def _is_unchanged(asking: psutil.Process, program: Sequence[str]) -> bool:
     """Whether it runs our program with no other code in it, and prints into a pipe that root made."""
     if asking.cmdline() != list(program):
         return False
-    if any(name.startswith(("LD_", "DYLD_")) for name in asking.environ()):
+    variables = environment(asking.pid)
+    if variables is None or any(entry.startswith((b"LD_", b"DYLD_")) for entry in variables.split(b"\0")):
         return False
     if sys.platform != "linux":
         return True

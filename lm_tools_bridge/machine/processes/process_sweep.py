@@ -97,6 +97,15 @@ def environment(pid: int) -> bytes | None:
         return None
 
 
+def read_variables(pid: int) -> dict[str, str]:
+    """The variables a process was started with; none if it is another user's or has ended.
+
+    psutil stops at the first empty entry, and an erased value leaves such entries.
+    """
+    entries = (entry.partition(b"=") for entry in (environment(pid) or b"").split(b"\0"))
+    return {os.fsdecode(name): os.fsdecode(value) for name, equals, value in entries if equals}
+
+
 def read_proc(pid: int, name: str) -> bytes:
     """The bytes of `/proc/PID/NAME`.
 

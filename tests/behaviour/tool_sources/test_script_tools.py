@@ -18,6 +18,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Answer, Client, SessionClient
 from support.processes.timeouts import within
@@ -257,7 +258,7 @@ def processes(mark: str) -> list[int]:
     alive = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get("MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if read_variables(process.pid).get("MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
                 alive.append(process.pid)
     return alive
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 import manager
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from support.servers.models.formats.steps import Call, Json, ModelRequest
 
 DOCUMENTS = Path(manager.__file__).parents[1] / "docs/clients"
@@ -207,7 +208,7 @@ def _strays(home: Path) -> Iterator[psutil.Process]:
     """What left the process group: its home folder tells whose it is."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get("HOME") == str(home):
+            if read_variables(process.pid).get("HOME") == str(home):
                 yield process
 
 

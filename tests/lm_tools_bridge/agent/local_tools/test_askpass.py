@@ -27,6 +27,7 @@ from lm_tools_bridge.agent.local_tools.source import LocalTools
 from lm_tools_bridge.agent.local_tools.sudo import Sudo
 from lm_tools_bridge.agent.settings.settings import AgentSettings
 from lm_tools_bridge.agent.tool_source import Outcome
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from support.clients.scripted_person import ScriptedPerson
 from support.processes.timeouts import within
 
@@ -78,7 +79,7 @@ def watched(secret: str) -> Iterator[list[str]]:
             polls += 1
             for process in psutil.process_iter():
                 with suppress(psutil.Error, OSError):
-                    if needle in " ".join(process.cmdline()) or needle in str(process.environ()):
+                    if needle in " ".join(process.cmdline()) or needle in str(read_variables(process.pid)):
                         seen.append(process.name())
 
     thread = threading.Thread(target=poll)
@@ -236,6 +237,13 @@ int main(int count, char **words) {
     return 0;
 }
 """
+BEHIND_AN_EMPTY_VARIABLE = r"""
+#include <unistd.h>
+int main(int count, char **words) {
+    char *variables[] = {"", "LD_PRELOAD=./x.so", 0};
+    return execve(words[1], words + 1, variables);
+}
+"""
 THIEVES = {
     "a program beside sudo": '"${PATH%%:*}/askpass" | rev; sudo true',
     "the variable of sudo": '"$SUDO_ASKPASS" | rev; sudo true',
@@ -253,13 +261,17 @@ def set_uid_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("only root can make such a file, and cc has to be there")
     folder = tmp_path / "bin"
     folder.mkdir()
-    (tmp_path / "sudo.c").write_text(SET_UID_SUDO)
+    _compile(compiler, folder / "preload", BEHIND_AN_EMPTY_VARIABLE)
     for name in ("sudo", "real"):
-        subprocess.run([compiler, "-w", "-o", str(folder / name), str(tmp_path / "sudo.c")], check=True)
+        _compile(compiler, folder / name, SET_UID_SUDO)
         (folder / name).chmod(0o4755)
     (tmp_path / "thief").write_text('"${PATH%%:*}/askpass" | rev\n')
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
+
+
+def _compile(compiler: str, program: Path, text: str) -> None:
+    subprocess.run([compiler, "-w", "-x", "c", "-o", str(program), "-"], input=text, text=True, check=True)
 
 
 async def test_the_real_sudo_is_answered(tmp_path: Path, set_uid_sudo: Path) -> None:
@@ -273,6 +285,16 @@ async def test_nothing_but_the_real_sudo_gets_the_password(
     text = text_of(await run(tmp_path, ScriptedPerson("sesame-open"), THIEVES[thief]))
     assert "nepo-emases" not in text
     assert "sesame" not in text
+
+
+async def test_a_library_that_is_preloaded_behind_an_empty_variable_gets_no_password(
+    tmp_path: Path, set_uid_sudo: Path
+) -> None:
+    wrap = (
+        'sed "s|^exec |exec preload |" "${PATH%%:*}/askpass" > t; chmod +x t; SUDO_ASKPASS=./t real -A true'
+    )
+    text = text_of(await run(tmp_path, ScriptedPerson("sesame-open"), f"{wrap}; sudo true"))
+    assert text.splitlines()[-2:] == ["sudo got nothing", "sudo got a password"]
 
 
 def test_a_process_that_no_sudo_started_is_not_sudos() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import PIPE
 
 import pytest
@@ -18,8 +19,10 @@ from lm_tools_bridge.machine.processes.process_sweep import (
     find_all,
     kill_all,
     pids,
+    read_variables,
 )
 
+ROOT = Path(__file__).parents[4]
 MARK = {"LMTB_SWEEP": os.urandom(8).hex()}
 
 
@@ -78,6 +81,28 @@ def test_environments_are_those_of_the_start_and_empty_without_a_process(
     child.kill()
     child.wait()
     assert environment(child.pid) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what was erased")
+def test_variables_behind_an_erased_one_are_read() -> None:
+    program = (
+        "from lm_tools_bridge.machine.processes.erased_environment import erase_values\n"
+        "erase_values(lambda name: name == 'FIRST')\n"
+        "print(flush=True)\ninput()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=PIPE,
+        stdout=PIPE,
+        cwd=ROOT,
+        env={"FIRST": "hunter2", "HOME": "/ada"},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    variables = read_variables(process.pid)
+    process.communicate(b"\n")
+    assert (variables["FIRST"], variables["HOME"]) == ("", "/ada")
+    assert read_variables(process.pid) == {}
 
 
 def test_this_process_is_never_among_them() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
@@ -178,7 +179,7 @@ class ManagerHome:
         found = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.environ().get("HOME") == self._environ["HOME"]:
+                if read_variables(process.pid).get("HOME") == self._environ["HOME"]:
                     found[process.pid] = " ".join(process.cmdline())
         return {pid: line for pid, line in found.items() if word in line}
 

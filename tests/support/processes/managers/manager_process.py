@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from support.processes.timeouts import within
@@ -127,7 +128,10 @@ def left_behind(environ: Mapping[str, str]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.environ().get("HOME") == environ["HOME"] and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                read_variables(process.pid).get("HOME") == environ["HOME"]
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
     return found
 

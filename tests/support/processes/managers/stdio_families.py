@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 from aiohttp import ClientSession
 
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.managers.manager_home import ManagerHome
@@ -99,7 +100,7 @@ def marks(home: ManagerHome) -> dict[int, str]:
     found = {}
     for process in living(home):
         with contextlib.suppress(psutil.Error):
-            if mark := process.environ().get(names.CHILD_VARIABLE):
+            if mark := read_variables(process.pid).get(names.CHILD_VARIABLE):
                 found[process.pid] = mark
     return found
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from support.clients.raw_clients import Client, StatelessClient
 from support.projects.gateway import Project, codes, eventually, running_gateway
 from support.servers.sdk_servers.third_party import Direct, direct
@@ -143,7 +144,10 @@ def of_home(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                read_variables(process.pid).get("HOME") == str(home)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
     return found
 

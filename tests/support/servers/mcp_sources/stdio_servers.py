@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from workspace_server.config.model import EntryOrigin, StdioServer
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
@@ -113,7 +114,7 @@ def alive(mark: str) -> list[str]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if read_variables(process.pid).get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline())[-200:])
         except psutil.Error:
             continue

@@ -65,10 +65,14 @@ STARTS: Final = {
     "manager/cli/completion/suggestions.py": _OURS,
     "lm_tools_bridge/demo/sandbox.py": _OURS,
     "lm_tools_bridge/demo/terminal.py": _OURS,
-    "manager/cli/remote/hosts.py": _HOST,
-    "manager/cli/remote/installing.py": Start("the system's", "Wheels are changed on their way to a host"),
-    "manager/cli/remote/own_wheel.py": Start("the system's", "Wheels are changed on their way to a host"),
-    "manager/cli/remote/verb.py": _HOST,
+    "lm_tools_bridge/remote_hosts/cli/hosts.py": _HOST,
+    "lm_tools_bridge/remote_hosts/cli/installing.py": Start(
+        "the system's", "Wheels are changed on their way to a host"
+    ),
+    "lm_tools_bridge/remote_hosts/cli/own_wheel.py": Start(
+        "the system's", "Wheels are changed on their way to a host"
+    ),
+    "lm_tools_bridge/remote_hosts/cli/verb.py": _HOST,
     "manager/cli/service/systemctl.py": _SYSTEM,
     "lm_tools_bridge/uninstall/verb.py": _OURS,
     "manager/cli/workspace_command.py": _OURS,
@@ -79,7 +83,7 @@ STARTS: Final = {
     "manager/stdio_bridge/manager_start.py": _OURS,
     "manager/supervision/processes/fork_server.py": _OURS,
     "manager/supervision/processes/process.py": _OURS,
-    "manager/tunnel/near_end.py": _HOST,
+    "lm_tools_bridge/remote_hosts/tunnel/near_end.py": _HOST,
     "workspace_server/command/sign_in.py": Start("the system's", "A login at a remote server is misdirected"),
     "workspace_server/processes/confinement.py": Start(
         "ours", "A fenced script writes, signals or gains rights"

@@ -14,13 +14,13 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
+from lm_tools_bridge.remote_hosts.cli.far_tools import change_tool
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
 from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.operand import operand
 from lm_tools_bridge.text.printable import printable
 from manager.cli import workspace_command
-from manager.cli.output.far_tools import change_tool
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 from manager.status_reading.responses import objects

@@ -27,7 +27,7 @@ def main() -> None:
         if quick_status.status():
             return
     if sys.argv[1:] == ["remote", "serve"]:
-        from manager.cli.remote import serving  # each new line waits for this verb
+        from lm_tools_bridge.remote_hosts.cli import serving  # each new line waits for this verb
 
         sys.exit(serving.run())
     if sys.argv[1:] == ["agent"] and COMPLETE_VARIABLE not in os.environ:

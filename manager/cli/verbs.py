@@ -71,7 +71,10 @@ _SECTIONS: Final = {
     },
     "Everywhere": {
         "connect": ("manager.cli.connect", "Run as a stdio MCP server, for clients without HTTP support."),
-        "remote": ("manager.cli.remote.verb", "Reach projects on other hosts, over ssh and in containers."),
+        "remote": (
+            "lm_tools_bridge.remote_hosts.cli.verb",
+            "Reach projects on other hosts, over ssh and in containers.",
+        ),
         "client": (
             "lm_tools_bridge.client_setup.cli.verb",
             "Connect coding agents: add this server to their files.",

@@ -86,7 +86,7 @@ def source_step(source: Mapping[str, Any], root: str) -> str:
 def _login_step(source: str, root: str) -> str:
     """How to sign in: on the project's own host, which keeps the login."""
     # loaded here: `lmtb status` is quick because it loads so little
-    from manager.routing.remote.address import RemoteAddress, parse_address  # noqa: PLC0415  see above
+    from lm_tools_bridge.remote_hosts.address import RemoteAddress, parse_address  # noqa: PLC0415  see above
 
     address = parse_address(root, {})
     entry = shlex.quote(source.partition(":")[2])

@@ -8,10 +8,10 @@ from typing import Final
 
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import RETRY_STEP, Reason, Refusal
+from lm_tools_bridge.remote_hosts.address import Host
 from manager.configuration.budgets import MAX_HANGING_LOOKUPS
 from manager.disk.disk_lookups import DEADLINE_S
 from manager.disk.folder import CwdProblem, CwdProblemKind
-from manager.routing.remote.address import Host
 
 BUSY_RETRY_MS: Final = 2000
 LEFT_RETRY_MS: Final = 1000

@@ -10,7 +10,7 @@ from manager.disk.folder import FolderIdentity
 from manager.supervision.server.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from manager.supervision.remote.remote_supervisor import RemoteSupervisor
+    from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
 
 
 @dataclass(slots=True, eq=False)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.remote_hosts.address import looks_remote
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
 from manager.logs.log import logger
-from manager.routing.remote.address import looks_remote
 from manager.routing.workspace.cwd import NoCwd, parse_cwd
 from manager.routing.workspace.matching import KnownRoot, Match, match
 from manager.routing.workspace.workspace_id import workspace_id
@@ -29,8 +29,8 @@ from manager.supervision.server.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
 
 if TYPE_CHECKING:
-    from manager.supervision.remote.remote_supervisor import RemoteSupervisor
-    from manager.supervision.remote.remote_workspaces import RemoteWorkspaces
+    from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
+    from lm_tools_bridge.remote_hosts.remote_workspaces import RemoteWorkspaces
 
 ROOT_CHECK_S: Final = 1.0
 """How long the result of a root check (does the folder still exist?) is valid."""
@@ -138,9 +138,7 @@ class Workspaces:
     def other_hosts(self) -> RemoteWorkspaces:
         """The workspaces on other hosts."""
         if self.on_other_hosts is None:
-            from manager.supervision.remote.remote_workspaces import (  # noqa: PLC0415  most users have none
-                RemoteWorkspaces,
-            )
+            from lm_tools_bridge.remote_hosts.remote_workspaces import RemoteWorkspaces  # noqa: PLC0415  most users have none
 
             self.on_other_hosts = RemoteWorkspaces(self, self._dependencies)
         return self.on_other_hosts

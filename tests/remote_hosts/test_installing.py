@@ -11,9 +11,9 @@ import psutil
 import pytest
 from aiohttp import ClientSession
 
+from lm_tools_bridge.remote_hosts.address import Host
+from lm_tools_bridge.remote_hosts.known_hosts import login_socket
 from manager import __version__
-from manager.routing.remote.address import Host
-from manager.tunnel.known_hosts import login_socket
 from scripts.benchmarks.startup.first_use import NotInstallable, installer
 from support.clients.raw_clients import SessionClient
 from support.processes.hosts.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts

@@ -23,7 +23,7 @@ from aiohttp import ClientSession
 
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.extensions import tasks
-from manager.tunnel.far_end import SILENCE_S
+from lm_tools_bridge.remote_hosts.tunnel.far_end import SILENCE_S
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.hosts.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
 from support.processes.managers.manager_home import ManagerProcess, until

@@ -12,9 +12,9 @@ from lm_tools_bridge.page.acting.command import CHANGES
 from lm_tools_bridge.page.acting.sign_in import SignInPage, SignIns
 from lm_tools_bridge.page.acting.tool_changes import NotChanged, ToolChanges
 from lm_tools_bridge.protocol.errors import Refusal
+from lm_tools_bridge.remote_hosts.address import looks_remote
 from manager.admin.control.services import Services
 from manager.disk.folder import CwdProblem
-from manager.routing.remote.address import looks_remote
 from manager.startup.replacement import Unusable
 from manager.status_reading.responses import json_object, objects
 from manager.status_reading.source_problems import source_step

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_tools_bridge.page.drawing.html import Action
-from manager.routing.remote.address import looks_remote
+from lm_tools_bridge.remote_hosts.address import looks_remote
 
 
 def source_action(source: Mapping[str, Any], root: str) -> Action:

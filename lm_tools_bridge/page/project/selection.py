@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from manager.routing.remote.address import looks_remote
+from lm_tools_bridge.remote_hosts.address import looks_remote
 from manager.status_reading.responses import TRUST_PENDING, objects
 from manager.status_reading.tool_rows import context_cost
 

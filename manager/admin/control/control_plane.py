@@ -17,6 +17,7 @@ from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
+from lm_tools_bridge.remote_hosts.address import looks_remote
 from manager import __version__
 from manager.admin.control.services import (
     ListedInstance,
@@ -26,7 +27,6 @@ from manager.admin.control.services import (
     Status,
 )
 from manager.disk.folder import CwdProblem, CwdProblemKind
-from manager.routing.remote.address import looks_remote
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
 from manager.routing.workspace.workspace_id import workspace_id

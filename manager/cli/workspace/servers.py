@@ -11,13 +11,13 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.protocol.internal.source_states import DOWN
+from lm_tools_bridge.remote_hosts.cli.far_tools import is_elsewhere
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.operand import operand
 from lm_tools_bridge.text.printable import printable
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
-from manager.cli.output.far_tools import is_elsewhere
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
@@ -88,7 +88,7 @@ def login(cwd: Path | None, /, namespace: str, no_browser: bool, **_: bool) -> N
 
 def _signed_in_there(place: Path, namespace: str) -> Failure:
     """Logins are kept on the host of the project."""
-    from manager.cli.remote.hosts import place_of  # most users have no other host
+    from lm_tools_bridge.remote_hosts.cli.hosts import place_of  # most users have no other host
 
     one, folder = place_of(str(place))
     command = f"lmtb servers login --cwd {shlex.quote(folder)} {operand(namespace)}"

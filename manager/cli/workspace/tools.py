@@ -12,13 +12,18 @@ from typing import Any, Final
 
 import click
 
+from lm_tools_bridge.remote_hosts.cli.far_tools import (
+    change_tool,
+    change_visibility,
+    is_elsewhere,
+    print_change,
+)
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.near_names import near
 from lm_tools_bridge.text.operand import operand
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
-from manager.cli.output.far_tools import change_tool, change_visibility, is_elsewhere, print_change
 from manager.cli.output.manager_access import ask, ask_about, current_folder
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from lm_tools_bridge.remote_hosts.address import looks_remote
 from lm_tools_bridge.terminal.command_line import json_option, say
 from manager.cli.completion import suggestions
 from manager.cli.output.source_warming import warm_sources
 from manager.cli.workspace_command import root_of, run, run_and_wait
-from manager.routing.remote.address import looks_remote
 
 _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 
@@ -70,7 +70,7 @@ def trust(
 
 def _run_there(verb: str, address: str, flags: Sequence[str], names: Sequence[str] = ()) -> int:
     """Let the program on the other host ask at this terminal: its trust is a decision of its own."""
-    from manager.cli.remote.hosts import place_of, run_there  # most users have no other host
+    from lm_tools_bridge.remote_hosts.cli.hosts import place_of, run_there  # most users have no other host
 
     one, folder = place_of(address)
     return run_there(one, [verb, *flags, "--", folder, *names])

@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.remote_hosts.address import SCHEMES, looks_remote
 from manager.disk.folder import CwdProblemKind
-from manager.routing.remote.address import SCHEMES, looks_remote
 
 MAX_SHOWN: Final = 300
 """Longest text of a claim that users are shown, in characters."""

@@ -32,7 +32,7 @@ NOT_RUN: Final = {
     "lmtb team withdraw": "the same",
     "lmtb team use": "the same",
     "lmtb team unuse": "the same",
-    "lmtb remote status": "no line is used; tests/manager/supervision/remote/test_remote_projects.py has one",
+    "lmtb remote status": "no line is used; tests/lm_tools_bridge/remote_hosts/test_remote_projects.py has one",
     "lmtb agent serve": "serves until it is stopped; tests/lm_tools_bridge/agent/test_agent_scripts.py runs it",
 }
 SPECIAL: Final = {

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from lm_tools_bridge.remote_hosts.cli import hosts
 from manager import exit_codes
 from manager.cli import workspace_command
-from manager.cli.remote import hosts
 from manager.configuration.paths import Paths
 from support.processes.managers.manager_process import lmtb
 

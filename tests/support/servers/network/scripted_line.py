@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from manager.routing.remote.greeting import PROTOCOL, Greeting
+from lm_tools_bridge.remote_hosts.tunnel.greeting import PROTOCOL, Greeting
 
 if TYPE_CHECKING:
-    from manager.routing.remote.line_failures import LineFailure
-    from manager.tunnel.near_end import NearEnd
+    from lm_tools_bridge.remote_hosts.line_failures import LineFailure
+    from lm_tools_bridge.remote_hosts.tunnel.near_end import NearEnd
 
 
 class ScriptedLine:

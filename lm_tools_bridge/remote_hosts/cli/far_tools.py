@@ -1,0 +1,69 @@
+"""Changes what tools of projects on other hosts may do: through this manager, which asks the one there."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lm_tools_bridge.remote_hosts.address import looks_remote
+from lm_tools_bridge.terminal.command_line import Failure, is_json, print_json, say
+from lm_tools_bridge.text.printable import printable
+from manager.cli.output.manager_access import ask_about
+from manager.status_reading.tool_rows import EFFECTS, LISTED
+
+TARGET = "/tools/change"
+_OWN = frozenset({"ok", "reason"})
+_BECAME = {"not_changed": "was not changed", "change_unknown": "may have been changed"}
+"""Reason of the manager -> what became of the tool or source."""
+
+
+def is_elsewhere(place: Path | None) -> bool:
+    """Whether a folder at the command line is on another host."""
+    return place is not None and looks_remote(str(place))
+
+
+def change_tool(place: Path | str, tool: str, change: str) -> dict[str, Any]:
+    """Enable, disable, allow, ask or deny a tool of a project on another host; what was changed.
+
+    Raises:
+        Failure: nothing was changed, or it is unknown.
+    """
+    return _changed(place, tool, tool=tool, change=change)
+
+
+def change_visibility(place: Path, name: str, visibility: str, *, of_source: bool) -> dict[str, Any]:
+    """Choose in which lists a tool, or a source's tools, of a project on another host appear.
+
+    Raises:
+        Failure: nothing was changed, or it is unknown.
+    """
+    return _changed(place, name, name=name, visibility=visibility, ofSource=of_source)
+
+
+def _changed(place: Path | str, what: str, **members: str | bool) -> dict[str, Any]:
+    try:
+        return ask_about(TARGET, place, **members)
+    except Failure as failure:
+        became = _BECAME.get(failure.reason or "")
+        if became is None:
+            raise
+        step = f"see what holds now with: lmtb tools --cwd {shlex.quote(str(place))}"
+        raise Failure(f"{printable(what)} {became}: {failure}", step, reason=failure.reason) from failure
+
+
+def print_change(name: str, change: str, done: Mapping[str, Any]) -> None:
+    """Say what was changed.
+
+    Args:
+        change: one of `EFFECTS` or `LISTED`.
+    """
+    if is_json():
+        print_json({key: value for key, value in done.items() if key not in _OWN})
+        return
+    host, file = printable(done.get("host")), printable(done.get("file"))
+    who = f"What {printable(name)} offers" if "source" in done else printable(name)
+    say(f"{who} {EFFECTS.get(change) or LISTED[change]}. Written to {file} on {host}.")
+    if done.get("waitsFor"):
+        say(f"That file comes with the project, so it waits for: {printable(done['waitsFor'])}")

@@ -1,0 +1,110 @@
+"""Installs this program on another host with uv: its wheel is carried over, and compared by digest there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from lm_tools_bridge.remote_hosts.cli.own_wheel import make_own_wheel
+from lm_tools_bridge.remote_hosts.known_hosts import KnownHost
+from lm_tools_bridge.remote_hosts.transports import background, interactive
+from lm_tools_bridge.terminal.command_line import Failure
+from manager import exit_codes
+
+_NO_UV: Final = 3
+_OTHER_DIGEST: Final = 4
+_NO_DIGEST: Final = 5
+_FIND_UV: Final = f"command -v uv >/dev/null 2>&1 || exit {_NO_UV}"
+_FIND_DIGEST: Final = (
+    "if command -v sha256sum >/dev/null 2>&1; then digest=sha256sum; "
+    "elif command -v shasum >/dev/null 2>&1; then digest='shasum -a 256'; "
+    "elif command -v openssl >/dev/null 2>&1; then digest='openssl dgst -sha256 -r'; "
+    f"else exit {_NO_DIGEST}; fi"
+)
+"""Linux, macOS and most others."""
+_INSTALL: Final = (
+    f'{_FIND_UV}; folder=$(mktemp -d) && trap \'rm -rf "$folder"\' EXIT && cat >"$folder/wheels.tar" && '
+    f"{_FIND_DIGEST} && "
+    f'{{ [ "$($digest <"$folder/wheels.tar" | cut -d " " -f 1)" = "$1" ] || exit {_OTHER_DIGEST}; }} && '
+    'tar -C "$folder" -xf "$folder/wheels.tar" && cd "$folder" && '
+    'target="lm-tools-bridge[remote] @ file://$folder/$2" && shift 2 && '
+    'uv tool install --force "$@" "$target"'
+)
+"""The wheel is named by its file: by its name alone, an index could give another one."""
+_NO_INDEX: Final = ("--no-index", "--find-links", ".")
+_RESTART: Final = '"$@" status >/dev/null 2>&1 || exit 0; exec "$@" restart'
+"""Only a manager that runs: `restart` would start one, with a port."""
+_UNINSTALL: Final = f"{_FIND_UV}; exec uv tool uninstall lm-tools-bridge"
+
+
+def install_there(one: KnownHost, login: str | None, version: str, wheels: Path | None) -> None:
+    """Install this program on a host. What it needs comes from the index of that host, or from `wheels`.
+
+    Args:
+        login: the socket of a login of ssh.
+        version: the one that runs here.
+        wheels: a folder with the wheel of this version and all that it needs; None: the wheel is made here.
+
+    Raises:
+        Failure: that is impossible.
+    """
+    with TemporaryDirectory() as folder:
+        wheel = make_own_wheel(Path(folder)) if wheels is None else _wheel_of(version, wheels)
+        packed = _packed([wheel] if wheels is None else sorted(wheels.glob("*.whl")))
+    digest = hashlib.sha256(packed).hexdigest()
+    options = () if wheels is None else _NO_INDEX
+    words = ["sh", "-c", _INSTALL, "sh", digest, wheel.name, *options]
+    _judge(one, subprocess.run(background(one.host, words, login), input=packed, check=False).returncode)
+
+
+def restart_there(one: KnownHost, login: str | None) -> bool:
+    """Let the manager on a host become the installed version, if one runs; returns whether that is done."""
+    command = interactive(one.host, ["sh", "-c", _RESTART, "sh", *one.command], login)
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def uninstall_there(one: KnownHost, login: str | None) -> None:
+    """Remove the program from a host.
+
+    Raises:
+        Failure: that is impossible.
+    """
+    command = interactive(one.host, ["sh", "-c", _UNINSTALL], login)
+    _judge(one, subprocess.run(command, check=False).returncode)
+
+
+def _wheel_of(version: str, wheels: Path) -> Path:
+    wheel = next(wheels.glob(f"lm_tools_bridge-{version}-*.whl"), None)
+    if wheel is None:
+        step = "fill it with: uv build --wheel, and pip download of what that needs"
+        raise Failure(f"{wheels} has no wheel of lm-tools-bridge {version}", step)
+    return wheel
+
+
+def _packed(files: Iterable[Path]) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        for file in files:
+            archive.add(file, arcname=file.name)
+    return target.getvalue()
+
+
+def _judge(one: KnownHost, code: int) -> None:
+    if code == 0:
+        return
+    if code == _NO_UV:
+        step = f"install uv there (https://docs.astral.sh/uv), then: lmtb remote install {one.name}"
+        raise Failure(f"uv is not installed on {one.host}", step, reason="no_uv")
+    if code == _NO_DIGEST:
+        step = "install one of sha256sum, shasum and openssl there, then run it again"
+        raise Failure(f"nothing on {one.host} can compare the wheels' digest", step, reason="no_digest")
+    if code == _OTHER_DIGEST:
+        raise Failure("the wheels arrived damaged", "run it again", reason="damaged")
+    text = f"the command on {one.host} ended with {code}"
+    raise Failure(text, "correct what it says", exit_code=exit_codes.FAILED, reason="not_installed")

@@ -1,0 +1,299 @@
+"""Carries many byte streams over one pair of pipes: HTTP/2, each stream a CONNECT (RFC 9113 §8.5).
+
+h2 frames the streams and keeps their windows; this module moves bytes between them and their owners. Neither
+side can make the other hold more than its windows: what an owner has not taken is not acknowledged, and what
+the pipe does not take is not framed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+
+from lm_tools_bridge.remote_hosts.tunnel.flood_guard import FloodGuard
+from lm_tools_bridge.remote_hosts.tunnel.h2_state import LINE_WINDOW, h2_state
+from lm_tools_bridge.remote_hosts.tunnel.pipe import Pipe
+from lm_tools_bridge.remote_hosts.tunnel.stream import Nobody, StreamOwner, TunnelStream
+
+MAX_BACKLOG: Final = 4 * 1024 * 1024
+"""Bytes that a pipe may lag behind. Only answers to floods of small frames can reach it."""
+PIECE: Final = 16 * 1024
+"""Bytes that are parsed at once, so that a flood is noticed soon."""
+PIPE_ROOM: Final = 256 * 1024
+"""Bytes in the pipe's buffer above which no data is framed."""
+
+
+class Carrier:
+    """One end of a line.
+
+    Args:
+        pipe: its writing side.
+        is_client: whether this side opens streams.
+        on_stream: makes the owner of a stream that the other side opens, by its target; None refuses it.
+        on_closed: called once, when the line is unusable, with a clause that says why.
+        now: monotonic seconds.
+
+    Attributes:
+        latency_s: of the last ping; None before its answer.
+        heard_at: monotonic time when something arrived last.
+    """
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        *,
+        is_client: bool,
+        on_closed: Callable[[str], None],
+        now: Callable[[], float],
+        on_stream: Callable[[TunnelStream, str], StreamOwner | None] = lambda stream, target: None,
+    ) -> None:
+        self._h2 = h2_state(is_client=is_client)
+        self._pipe = pipe
+        self._on_closed: Callable[[str], None] | None = on_closed
+        self._on_stream = on_stream
+        self._now = now
+        self._streams: dict[int, TunnelStream] = {}
+        self._blocked: dict[int, TunnelStream] = {}  # in order: who waited longest is first
+        self._is_feeding = False
+        self._pinged_at: float | None = None
+        self._flood_guard = FloodGuard()
+        self.latency_s: float | None = None
+        self.heard_at = now()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the line can be used."""
+        return self._on_closed is not None
+
+    @property
+    def stream_count(self) -> int:
+        """The number of open streams."""
+        return len(self._streams)
+
+    def start(self) -> None:
+        """Send the preface and the settings."""
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(LINE_WINDOW - 65535)
+        self._write()
+
+    def open_stream(self, target: str, make_owner: Callable[[TunnelStream], StreamOwner]) -> TunnelStream:
+        """Open a stream. Bytes may be written at once; if the target is not there, the stream is lost.
+
+        Raises:
+            ConnectionError: the line is gone, or has no room for a further stream.
+        """
+        if not self.is_open:
+            raise ConnectionResetError("the line is gone")
+        try:
+            identity = self._h2.get_next_available_stream_id()
+            self._h2.send_headers(identity, [(":method", "CONNECT"), (":authority", target)])
+        except h2.exceptions.ProtocolError as error:  # too many streams, or no id is left
+            raise ConnectionRefusedError("the line has no room for a further stream") from error
+        stream = TunnelStream(self, identity, Nobody())
+        stream.owner = make_owner(stream)
+        self._streams[identity] = stream
+        self._write()
+        return stream
+
+    def accept(self, stream: TunnelStream) -> None:
+        """Tell the other side that the target of a stream that it opened is connected."""
+        if stream.is_open:
+            self._h2.send_headers(stream.id, [(":status", "200")])
+            self._write()
+
+    def ping(self) -> None:
+        """Measure the latency of the line, unless an earlier ping is not answered yet."""
+        if self.is_open and self._pinged_at is None:
+            self._pinged_at = self._now()
+            self._h2.ping(b"lmtbping")
+            self._write()
+
+    def close(self, why: str) -> None:
+        """Close the line; all streams are lost. Idempotent."""
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is None:
+            return
+        self._pipe.abort()
+        streams = list(self._streams.values())
+        self._streams.clear()
+        self._blocked.clear()
+        for stream in streams:
+            stream.close()
+            stream.owner.stream_lost(is_line=True)
+        on_closed(why)
+
+    # -- the pipe -------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived over the line."""
+        if not self.is_open:
+            return
+        self.heard_at = self._now()
+        view = memoryview(data)
+        while view and self.is_open:
+            piece, view = view[:PIECE], view[PIECE:]
+            self._feed(bytes(piece))
+        self.flush()
+
+    def _feed(self, piece: bytes) -> None:
+        try:
+            events = self._h2.receive_data(piece)
+        except (h2.exceptions.ProtocolError, UnicodeDecodeError) as error:
+            self.close(f"the other side broke the protocol ({type(error).__name__})")
+            return
+        self._is_feeding = True
+        try:
+            for event in events:
+                self._handle(event)
+        finally:
+            self._is_feeding = False
+        if self._flood_guard.is_flood(events, len(piece), self.heard_at):
+            self.close("the other side floods the line")
+
+    def flush(self) -> None:
+        """Frame what waits, as far as the windows and the pipe have room. Call it when the pipe drained."""
+        if not self.is_open:
+            return
+        for stream in list(self._blocked.values()):
+            if not self._has_room():
+                break
+            self._frame(stream)
+        self._write()
+
+    def _has_room(self) -> bool:
+        return self._pipe.get_write_buffer_size() < PIPE_ROOM
+
+    def _write(self) -> None:
+        if self._is_feeding or not self.is_open:
+            return
+        data = self._h2.data_to_send()
+        if data:
+            self._pipe.write(data)
+            if self._pipe.get_write_buffer_size() > MAX_BACKLOG:
+                self.close("the other side does not read")
+
+    # -- streams --------------------------------------------------------------------------------------------
+
+    def flush_stream(self, stream: TunnelStream) -> None:
+        """Frame what a stream has to send."""
+        if stream.id in self._blocked:
+            return
+        self._frame(stream)
+        self._write()
+
+    def _frame(self, stream: TunnelStream) -> None:
+        """Frame the bytes of one stream until it has none, or there is no room."""
+        try:
+            while self._has_room():
+                window = self._h2.local_flow_control_window(stream.id)
+                piece = stream.next_piece(min(window, self._h2.max_outbound_frame_size))
+                if piece is None:
+                    break
+                self._h2.send_data(stream.id, bytes(piece[0]), end_stream=piece[1])
+                if piece[1]:
+                    self._half_closed(stream, is_ours=True)
+                if not self._is_feeding:
+                    self._write()
+        except h2.exceptions.ProtocolError:  # closed by the other side; its event is under way
+            self._blocked.pop(stream.id, None)
+            return
+        self._blocked.pop(stream.id, None)
+        if stream.is_open and stream.is_waiting:
+            self._blocked[stream.id] = stream
+        elif stream.is_open:
+            stream.owner.stream_writable()
+
+    def acknowledge(self, stream: TunnelStream, count: int) -> None:
+        """Make room for further bytes of a stream."""
+        self._h2.acknowledge_received_data(count, stream.id)
+        self._write()
+
+    def reset(self, stream: TunnelStream) -> None:
+        """Drop a stream, and tell the other side, which may have filled its window meanwhile."""
+        self._forget(stream)
+        with contextlib.suppress(h2.exceptions.ProtocolError):  # both sides have ended it
+            self._flood_guard.expect(self._h2.remote_flow_control_window(stream.id), self.heard_at)
+            self._h2.reset_stream(stream.id, h2.errors.ErrorCodes.CANCEL)
+        self._write()
+
+    def _forget(self, stream: TunnelStream) -> None:
+        """Remove a stream, and give back the room of what nobody took."""
+        self._streams.pop(stream.id, None)
+        self._blocked.pop(stream.id, None)
+        if untaken := stream.close():
+            with contextlib.suppress(h2.exceptions.ProtocolError):
+                self._h2.acknowledge_received_data(untaken, stream.id)
+
+    def _half_closed(self, stream: TunnelStream, *, is_ours: bool) -> None:
+        if is_ours:
+            stream.has_sent_end = True
+        else:
+            stream.has_received_end = True
+        if stream.has_sent_end and stream.has_received_end:
+            self._forget(stream)
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def _handle(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.DataReceived(stream_id=identity, data=data, flow_controlled_length=length):
+                self._receive(identity or 0, data or b"", length or 0)
+            case h2.events.WindowUpdated(stream_id=identity):
+                self._widened(identity or 0)
+            case h2.events.RemoteSettingsChanged():
+                self._widened(0)
+            case h2.events.RequestReceived(stream_id=identity, headers=fields):
+                self._request(identity or 0, {str(name): str(value) for name, value in fields or ()})
+            case h2.events.StreamEnded(stream_id=identity):
+                if (stream := self._streams.get(identity or 0)) is not None:
+                    self._half_closed(stream, is_ours=False)
+                    stream.owner.stream_ended()
+            case h2.events.StreamReset(stream_id=identity):
+                self._was_reset(identity or 0)
+            case h2.events.PingAckReceived():
+                if self._pinged_at is not None:
+                    self.latency_s, self._pinged_at = self._now() - self._pinged_at, None
+            case h2.events.ConnectionTerminated():
+                self.close("the other side closed the line")
+
+    def _receive(self, identity: int, data: bytes, length: int) -> None:
+        stream = self._streams.get(identity)
+        padding = length - len(data)
+        if stream is None:
+            if length:
+                self._h2.acknowledge_received_data(length, identity)
+            return
+        if padding:
+            self._h2.acknowledge_received_data(padding, identity)
+        if data:
+            stream.receive(data)
+
+    def _widened(self, identity: int) -> None:
+        if identity == 0:  # of the whole line
+            for stream in list(self._blocked.values()):
+                self._frame(stream)
+        elif (one := self._blocked.get(identity)) is not None:
+            self._frame(one)
+
+    def _request(self, identity: int, fields: dict[str, str]) -> None:
+        stream = TunnelStream(self, identity, Nobody())
+        target = fields.get(":authority", "") if fields.get(":method") == "CONNECT" else ""
+        owner = self._on_stream(stream, target)
+        if owner is None:
+            self._h2.reset_stream(identity, h2.errors.ErrorCodes.REFUSED_STREAM)
+            return
+        stream.owner = owner
+        self._streams[identity] = stream
+
+    def _was_reset(self, identity: int) -> None:
+        stream = self._streams.get(identity)
+        if stream is None:
+            return
+        self._forget(stream)
+        stream.owner.stream_lost(is_line=False)

@@ -1,0 +1,90 @@
+"""The file of hosts that the user has added, and where ssh keeps their logins."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.remote_hosts.address import Host
+from lm_tools_bridge.remote_hosts.known_hosts import (
+    FILE,
+    InvalidHostsFile,
+    KnownHost,
+    known,
+    login_at,
+    login_socket,
+    read_known_hosts,
+)
+
+BUILD = Host("ssh", "build", "ada")
+
+
+def test_no_file_means_no_hosts(tmp_path: Path) -> None:
+    assert read_known_hosts(tmp_path) == {}
+
+
+def test_hosts_have_names_addresses_and_commands(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(
+        '[hosts.build]\naddress = "ssh://ada@build/"\n'
+        '[hosts.box]\naddress = "podman://box"\ncommand = "/opt/my\\\\ tools/lmtb -v"\n'
+    )
+    hosts = read_known_hosts(tmp_path)
+    assert hosts["build"] == KnownHost("build", BUILD, ("lmtb",))
+    assert hosts["box"].command == ("/opt/my tools/lmtb", "-v")
+    assert known(hosts, Host("podman", "box")) is hosts["box"]
+    assert known(hosts, Host("docker", "box")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("hosts = 3", "no table"),
+        ("[hosts.build]", "no address"),
+        ("[hosts]\nbuild = 1", "no address"),
+        ('[hosts.build]\naddress = "http://build"', "begins with none"),
+        ('[hosts.build]\naddress = "ssh://build/srv"', "names a folder"),
+        ('[hosts.build]\naddress = "ssh://-oProxyCommand=x"', "needs a host"),
+        ('[hosts."b:u"]\naddress = "ssh://build"', "cannot be the name"),
+        ('[hosts.ssh]\naddress = "ssh://build"', "cannot be the name"),
+        ('[hosts.build]\naddress = "ssh://build"\ncommand = ""', "no command"),
+        ('[hosts.build]\naddress = "ssh://build"\ncommand = "-e x"', "no command"),
+        ('[hosts.build]\naddress = "ssh://build"\ncommand = 7', "no command"),
+        ("[hosts", "cannot be read"),
+    ],
+)
+def test_a_wrong_entry_is_named_with_its_file(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(InvalidHostsFile, match=problem) as caught:
+        read_known_hosts(tmp_path)
+    assert str(tmp_path / FILE) in str(caught.value)
+
+
+def test_an_open_quote_in_a_command_is_a_wrong_entry(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('[hosts.build]\naddress = "ssh://build"\ncommand = "lmtb \'"')
+    with pytest.raises(InvalidHostsFile, match="no command"):
+        read_known_hosts(tmp_path)
+
+
+@pytest.mark.parametrize("depth", [1, 30])
+def test_ssh_can_make_its_socket_however_long_the_folder_is(tmp_path: Path, depth: int) -> None:
+    path = login_socket(tmp_path / ("d" * 8 * depth), BUILD)
+    assert len(os.fsencode(path)) + len(".Uap5zl3aTmfQ3xRz") < 108
+    assert path == login_socket(tmp_path / ("d" * 8 * depth), BUILD)
+    assert path != login_socket(tmp_path / ("d" * 8 * depth), Host("ssh", "build"))
+
+
+def test_a_login_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "r"
+    assert login_at(folder, BUILD) is None
+    path = login_socket(folder, BUILD)
+    make_private(path.parent)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        assert login_at(folder, BUILD) == path
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert login_at(folder, BUILD) is None
+    path.unlink()

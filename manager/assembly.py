@@ -15,8 +15,11 @@ from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.protocol.internal.launch import Folders
+from lm_tools_bridge.recorder.recorder import Limits, Recorder
+from lm_tools_bridge.recorder.retention import DAY_S
 from lm_tools_bridge.team.team import Team
 from lm_tools_bridge.text.redaction import hide
+from lm_tools_bridge.text.redactor import Redactor, hidden_keys
 from lm_tools_bridge.tokens.control import TokenControl
 from lm_tools_bridge.tokens.gate import TokenGate
 from lm_tools_bridge.tokens.own_token import remove_own_token, renew_own_token
@@ -43,9 +46,6 @@ from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
 from manager.logs.log import logger
-from manager.recorder.contents.redaction import Redactor, hidden_keys
-from manager.recorder.storage.retention import DAY_S
-from manager.recorder.writing.recorder import Limits, Recorder
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
 from manager.sessions.client_processes import ClientProcesses

@@ -46,7 +46,7 @@ _OWN_WRITERS: Final = frozenset(
         "manager/listener/tunnel_endpoint.py",
         "manager/logs/log_file.py",
         "manager/logs/log_rotation.py",
-        "manager/recorder/writing/recorder.py",
+        "lm_tools_bridge/recorder/recorder.py",
         "manager/startup/lock.py",
         "manager/startup/signposts.py",
         "manager/state_file/store.py",
@@ -76,7 +76,7 @@ _OWN_WRITERS: Final = frozenset(
 """Modules that write our own files: settings, state, sockets, logs, private temporary folders."""
 
 _NAMED_BY_THE_USER: Final = {
-    "manager/cli/calls/verb.py": "calls export -o FILE",
+    "lm_tools_bridge/recorder/cli/calls.py": "calls export -o FILE",
     "manager/cli/completion/verb.py": "the shell's completion file",
     "lm_tools_bridge/demo/code_tour.py": "the demo's own project",
     "lm_tools_bridge/demo/project_tools.py": "the demo's own project",

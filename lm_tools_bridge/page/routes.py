@@ -14,14 +14,14 @@ from lm_tools_bridge.page.acting.actions import Means, act
 from lm_tools_bridge.page.acting.command import ServerCommand
 from lm_tools_bridge.page.acting.sign_in import SignIns
 from lm_tools_bridge.page.acting.tool_changes import ToolChanges
-from lm_tools_bridge.page.calls.lookups import CallLookups
-from lm_tools_bridge.page.calls.routes import CallPages
 from lm_tools_bridge.page.drawing.html import ASSET_PATHS
 from lm_tools_bridge.page.overview.fragments import page
 from lm_tools_bridge.page.overview.live import LivePages
 from lm_tools_bridge.page.project.fragments import project_page, unknown_project
 from lm_tools_bridge.page.project.questions import Projects
 from lm_tools_bridge.protocol import sse
+from lm_tools_bridge.recorder.page.lookups import CallLookups
+from lm_tools_bridge.recorder.page.routes import CallPages
 from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.request_body import read_body
 from manager.admin.control.services import Services

@@ -18,13 +18,13 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.extensions import skills
 from lm_tools_bridge.protocol.extensions.tasks import METHODS as TASK_METHODS
 from manager.answers import result_format, tasks
+from manager.answers.call_origin import RECORDED
 from manager.answers.call_tool import is_explicit, unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.listing.lists import LIST_METHODS, Lists, own_list
+from manager.answers.own_calls import recorded
 from manager.answers.own_resources import read_own
-from manager.answers.recording.call_origin import RECORDED
-from manager.answers.recording.own_calls import recorded
 from manager.answers.roots import RootsRequests
 from manager.answers.sub_agents import tell_callers_apart
 from manager.answers.upstream_request import cancelled_notification, upstream_request

@@ -16,8 +16,8 @@ import msgspec
 
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from manager.answers.call_origin import origin_of
 from manager.answers.exchange import Exchange
-from manager.answers.recording.call_origin import origin_of
 from manager.forwarding.forward import Outgoing
 
 _ELICITATION_SINCE: Final = "2025-06-18"

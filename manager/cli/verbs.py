@@ -49,9 +49,18 @@ _SECTIONS: Final = {
             "List connected clients, and how the project of each was found.",
         ),
         "log": ("manager.cli.status.log", "Show the log of the manager, a workspace or a server."),
-        "calls": ("manager.cli.calls.verb", "Show what agents did: recorded calls, figures, export."),
-        "record": ("manager.cli.calls.record", "Record arguments and results of calls, too, for a while."),
-        "replay": ("manager.cli.replay.verb", "Send recorded calls again, and compare the results."),
+        "calls": (
+            "lm_tools_bridge.recorder.cli.calls",
+            "Show what agents did: recorded calls, figures, export.",
+        ),
+        "record": (
+            "lm_tools_bridge.recorder.cli.record",
+            "Record arguments and results of calls, too, for a while.",
+        ),
+        "replay": (
+            "lm_tools_bridge.recorder.replay.verb",
+            "Send recorded calls again, and compare the results.",
+        ),
     },
     "The workspace of the current folder": {
         "trust": ("manager.cli.workspace.trust", "Review what it brings along, and allow it to run."),

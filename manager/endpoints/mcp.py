@@ -16,12 +16,12 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection, classify
 from lm_tools_bridge.protocol.jsonrpc import Request, Response
 from lm_tools_bridge.protocol.versions import Era
+from manager.answers import trace_context
+from manager.answers.call_origin import RECORDED
+from manager.answers.client_record import client_record
 from manager.answers.dispatch import Dispatch, SentCall, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
-from manager.answers.recording import trace_context
-from manager.answers.recording.call_origin import RECORDED
-from manager.answers.recording.client_record import client_record
 from manager.configuration.settings import Settings
 from manager.endpoints.form_answers import admit_answer, answers_form, take_answer
 from manager.endpoints.session_requests import NoSession, SessionEndpoint

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
-from manager.recorder.ended_call import TASK
+from manager.call_observer import TASK
 
 SEARCHED: Final = 2048
 """Bytes of a response up to which it is searched for a tool's error or a task; those are rarely larger."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lm_tools_bridge.recorder.stored_contents import capture
+from manager.call_observer import CallDetails
 from manager.forwarding.body_flow import Sink
 from manager.forwarding.forwarded_call import ForwardedCall
-from manager.recorder.contents.stored_contents import capture
-from manager.recorder.ended_call import CallDetails
 from manager.upstream.response import Piece
 
 

@@ -20,11 +20,11 @@ import msgspec
 
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.recorder.recorder import Recorder
+from manager.call_observer import CallDetails, CallOrigin
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import RETRY_MS, Answer, refusal_of
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
-from manager.recorder.ended_call import CallDetails, CallOrigin
-from manager.recorder.writing.recorder import Recorder
 from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces

@@ -13,10 +13,10 @@ from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal import call_timing
+from manager.call_observer import TASK, CallDetails, CallOrigin, Record
 from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
 from manager.logs.log import logger
-from manager.recorder.ended_call import TASK, CallDetails, CallOrigin, Record
 from manager.supervision.server.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 

@@ -13,14 +13,15 @@ from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.command import ServerCommand
 from lm_tools_bridge.page.acting.sign_in import SignIns
 from lm_tools_bridge.page.acting.tool_changes import ToolChanges
-from lm_tools_bridge.page.calls.lookups import CallLookups
 from lm_tools_bridge.page.routes import Page, access_routes
+from lm_tools_bridge.recorder.control_routes import recorded_calls_routes
+from lm_tools_bridge.recorder.page.lookups import CallLookups
+from lm_tools_bridge.recorder.recorder import Recorder
 from lm_tools_bridge.team.team import Team
 from lm_tools_bridge.team.team import control_routes as team_control_routes
 from lm_tools_bridge.team.team import routes as team_routes
 from lm_tools_bridge.tokens.control import TokenControl
 from manager.admin.control.control_socket import make_control_app
-from manager.admin.control.recorded_calls import recorded_calls_routes
 from manager.admin.control.renewals import Renewals
 from manager.admin.control.services import Services
 from manager.admin.metrics.measures import Measures, TakeSnapshot
@@ -29,7 +30,6 @@ from manager.configuration.paths import Paths
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
-from manager.recorder.writing.recorder import Recorder
 
 
 class OncePerSecond(logging.Filter):

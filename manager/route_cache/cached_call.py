@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lm_tools_bridge.http_server.deadline import Deadline
 from lm_tools_bridge.protocol.call_pattern import PatternValues
-from manager.answers.recording.trace_context import made_number
+from manager.answers.trace_context import made_number
 from manager.forwarding.answer_facts import has_tool_error
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.request import HttpRequest

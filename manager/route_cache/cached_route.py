@@ -16,10 +16,10 @@ from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import sent_cwd
 from manager.answers.upstream_request import caller_header
+from manager.call_observer import CallLabel, CallOrigin
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import fixed_head_lines
-from manager.recorder.ended_call import CallLabel, CallOrigin
 from manager.route_cache.session_profile import SessionProfile
 from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata

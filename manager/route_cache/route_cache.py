@@ -15,20 +15,20 @@ from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
 from lm_tools_bridge.protocol.inbound import Inbound, classify
 from lm_tools_bridge.protocol.jsonrpc import Request
+from manager.answers import trace_context
+from manager.answers.client_record import client_record
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import claims_of, exchange_of
-from manager.answers.recording import trace_context
-from manager.answers.recording.client_record import client_record
 from manager.answers.upstream_request import upstream_request
 from manager.answers.workspace_lookup import cached_folders, look_up_cached
+from manager.call_observer import CallOrigin
 from manager.configuration.budgets import MAX_ROUTES
 from manager.configuration.settings import Settings
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.forwarding.open_requests import OpenRequests
 from manager.http.request import HttpRequest
-from manager.recorder.ended_call import CallOrigin
 from manager.relay.direct_relay import DirectRelay
 from manager.route_cache.bound_route import BoundRoute
 from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute

@@ -12,9 +12,9 @@ from typing import Any
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol.internal.launch import Folders
+from manager.call_observer import Record
 from manager.configuration.settings import Settings
 from manager.installation import Installation
-from manager.recorder.ended_call import Record
 from manager.state_file.store import Store
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 

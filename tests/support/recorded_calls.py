@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
-from manager.recorder.ended_call import CallDetails, CallLabel, CallOrigin, EndedCall
-from manager.recorder.queries.call_log import CallLog
-from manager.recorder.writing.recorder import Limits, Recorder
+from lm_tools_bridge.recorder.call_log import CallLog
+from lm_tools_bridge.recorder.recorder import Limits, Recorder
+from manager.call_observer import CallDetails, CallLabel, CallOrigin, EndedCall
 
 AGENT = b'{"name":"agent","version":"1.2"}'
 WALL = 1_800_000_000.0

@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
+from lm_tools_bridge.recorder.recorder import Recorder
+from lm_tools_bridge.recorder.tool_totals import ToolTotal
 from manager import __version__
 from manager.admin.metrics.history import EVERY_S, History
-from manager.recorder.writing.recorder import Recorder
-from manager.recorder.writing.tool_totals import ToolTotal
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
 from manager.supervision.processes.process import usage_of

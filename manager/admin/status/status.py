@@ -11,12 +11,12 @@ from typing import Any
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.recorder.recorder import Recorder
 from manager import __version__
 from manager.admin.status.status_clock import Clock
 from manager.answers.listing.own_servers import OwnServersLookup
 from manager.installation import Installation
 from manager.logs.log import recent_lines, short
-from manager.recorder.writing.recorder import Recorder
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registration import Registration

@@ -89,7 +89,7 @@ def recorded(member: str) -> Suggest:
     """Suggest what recorded calls have as their `client`, `project` or `tool`."""
 
     def find(_: click.Context) -> Iterable[tuple[str, str | None]]:
-        from manager.recorder.queries.call_log import CallLog  # only these verbs need it
+        from lm_tools_bridge.recorder.call_log import CallLog  # only these verbs need it
 
         log = CallLog.open(user_paths().calls_file)
         if log is None:

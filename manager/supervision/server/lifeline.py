@@ -8,8 +8,8 @@ from typing import Final
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import names, sse
-from manager.recorder.task_ends import TaskEnds
 from manager.supervision.server.instance import Instance
+from manager.supervision.server.task_ends import TaskEnds
 from manager.upstream.failures import UpstreamFailure
 
 RETRY_S: Final = 1.0

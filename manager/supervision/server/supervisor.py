@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.logs.log import logger
-from manager.recorder.task_ends import TaskEnds
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
@@ -22,6 +21,7 @@ from manager.supervision.server.health_poll import HealthPoll
 from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.server.launcher import FailedStart, Launcher
 from manager.supervision.server.lifeline import hold_lifeline
+from manager.supervision.server.task_ends import TaskEnds
 
 OBSTACLE_RETRY_MS: Final = 5000
 """When a caller should try again if no process could be started: ports and memory become free soon."""

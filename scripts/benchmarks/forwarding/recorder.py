@@ -16,13 +16,13 @@ from typing import Final
 
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from lm_tools_bridge.protocol.trace_context import made
-from manager.answers.recording.trace_context import made_number
-from manager.recorder.ended_call import CallLabel, CallOrigin, EndedCall
-from manager.recorder.queries.call_filter import Filter
-from manager.recorder.queries.call_log import CallLog
-from manager.recorder.storage.retention import DAY_S
-from manager.recorder.writing.overload import WHOLE_PER_S
-from manager.recorder.writing.recorder import FLUSH_S, Limits, Recorder
+from lm_tools_bridge.recorder.call_filter import Filter
+from lm_tools_bridge.recorder.call_log import CallLog
+from lm_tools_bridge.recorder.overload import WHOLE_PER_S
+from lm_tools_bridge.recorder.recorder import FLUSH_S, Limits, Recorder
+from lm_tools_bridge.recorder.retention import DAY_S
+from manager.answers.trace_context import made_number
+from manager.call_observer import CallLabel, CallOrigin, EndedCall
 from scripts.benchmarks.cases import ERAS, SIZES
 from scripts.benchmarks.environment import nginx, own_manager
 from scripts.benchmarks.environment.processes import cores

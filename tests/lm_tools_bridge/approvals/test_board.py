@@ -18,7 +18,7 @@ from lm_tools_bridge.approvals.board import (
 )
 from lm_tools_bridge.approvals.waiting_call import ReportedApproval, ReportedCall
 from lm_tools_bridge.protocol import jsonrpc, names
-from manager.recorder.contents.redaction import Redactor
+from lm_tools_bridge.text.redactor import Redactor
 
 
 def call(identity: str = "a", since: float = 1.0, **other: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from manager.recorder.queries.call_log import CallLog
+from lm_tools_bridge.recorder.call_log import CallLog
 from support.processes.managers.manager_in_process import RunningManager, running_manager
 from support.recorded_calls import ended
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningManager]:
     folder: Path = tmp_path_factory.mktemp("calls-page")
     async with running_manager(folder) as manager:
-        from manager.recorder.writing.recorder import Limits, Recorder
+        from lm_tools_bridge.recorder.recorder import Limits, Recorder
 
         writer = Recorder(manager.paths.calls_file, Limits(10**8, 1e6, 1e6))
         for number in range(4):

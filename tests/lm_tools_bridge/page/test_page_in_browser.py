@@ -21,13 +21,13 @@ import pytest
 
 from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.page.overview import needs
+from lm_tools_bridge.recorder.recorder import Limits, Recorder
 from lm_tools_bridge.tokens.own_token import new_token
 from lm_tools_bridge.tokens.token import Token, digest_of
 from lm_tools_bridge.tokens.token_file import change_tokens
 from manager.admin.control.control_plane import ControlPlane
+from manager.call_observer import CallDetails
 from manager.client import Control, McpClient
-from manager.recorder.ended_call import CallDetails
-from manager.recorder.writing.recorder import Limits, Recorder
 from manager.status_reading.workspaces import merged_workspaces
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lm_tools_bridge.recorder.recorder import Limits, Recorder
 from manager.client import Control
-from manager.recorder.writing.recorder import Limits, Recorder
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project
 from support.recorded_calls import ended

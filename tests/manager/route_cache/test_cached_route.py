@@ -10,8 +10,8 @@ import pytest
 
 from lm_tools_bridge.protocol.call_pattern import derive_pattern
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from manager.answers.client_record import client_record
 from manager.answers.exchange import Located
-from manager.answers.recording.client_record import client_record
 from manager.answers.upstream_request import caller_header
 from manager.route_cache.bound_route import BoundRoute
 from manager.route_cache.cached_route import CachedRoute

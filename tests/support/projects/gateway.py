@@ -16,9 +16,9 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.recorder.call_filter import Filter
+from lm_tools_bridge.recorder.call_log import Call, CallLog
 from manager.client import Control
-from manager.recorder.queries.call_filter import Filter
-from manager.recorder.queries.call_log import Call, CallLog
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager

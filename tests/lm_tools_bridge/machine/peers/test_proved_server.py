@@ -24,8 +24,8 @@ from lm_tools_bridge.machine.peers import proved_server
 from lm_tools_bridge.machine.peers.peer_uid import SocketOwner
 from lm_tools_bridge.machine.peers.proved_connector import ProvedConnector
 from lm_tools_bridge.machine.peers.proved_server import ServedByOthers, require_own_server
+from lm_tools_bridge.recorder.replay.sender import Plan, _client
 from lm_tools_bridge.tokens.own_token import renew_own_token
-from manager.cli.replay.sender import Plan, _client
 from manager.client import ManagerFault, McpClient
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.pool import Pool
@@ -145,7 +145,7 @@ async def test_nothing_reaches_a_listener_of_another_user(listener: Listener, se
 
 HAS_TOKEN = {
     "lm_tools_bridge/agent/assembly.py",
-    "manager/cli/replay/verb.py",
+    "lm_tools_bridge/recorder/replay/verb.py",
     "manager/cli/workspace/call.py",
     "manager/stdio_bridge/main.py",
     "lm_tools_bridge/team/team.py",

@@ -1,0 +1,132 @@
+"""Defines the options that choose among recorded calls, and opens the database of the calls."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import click
+
+from lm_tools_bridge.recorder.call_filter import Filter
+from lm_tools_bridge.recorder.call_log import CallLog
+from lm_tools_bridge.recorder.cli.parameter_types import Milliseconds, Moment
+from lm_tools_bridge.recorder.tables import NewerFile
+from lm_tools_bridge.terminal.command_line import Command, Failure
+from manager.cli.completion import suggestions
+from manager.cli.output.manager_access import user_paths
+from manager.cli.output.user_settings import user_settings
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+
+SLOW_MS: Final = 1000.0
+"""Milliseconds from which a call is slow, unless the option says otherwise."""
+
+_WRITTEN_S: Final = 2.0
+"""A manager that takes longer has other worries: what is written already is shown."""
+OFF: Final = "the setting record_calls is off"
+_STEPS: Final = {
+    "SQLITE_FULL": "free some space on its disk, then repeat it",
+    "SQLITE_BUSY": "another program is writing to it: repeat it",
+    "SQLITE_NOTADB": "move it away; a running manager does so itself, and begins a new one",
+    "SQLITE_CORRUPT": "move it away; a running manager does so itself, and begins a new one",
+}
+"""Name of an error of the database -> what helps."""
+_OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
+    click.option(
+        "--client",
+        metavar="NAME",
+        help="Only calls of this client.",
+        shell_complete=suggestions.recorded("client"),
+    ),
+    click.option(
+        "--project",
+        metavar="ID",
+        help="Only calls of this workspace; its name without the hash will do.",
+        shell_complete=suggestions.recorded("project"),
+    ),
+    click.option(
+        "--tool",
+        metavar="NAME",
+        help="Only calls of this tool. Names may contain * and ?.",
+        shell_complete=suggestions.recorded("tool"),
+    ),
+    click.option("--session", metavar="DIGEST", help="Only calls of this session (see `lmtb calls show`)."),
+    click.option("--errors", is_flag=True, help="Only calls that failed."),
+    click.option(
+        "--slow",
+        "slow_ms",
+        type=Milliseconds(),
+        is_flag=False,
+        flag_value=SLOW_MS,
+        metavar="[MS]",
+        help="Only calls that took longer than 1000 ms, or than MS.",
+    ),
+    click.option("--since", type=Moment(), help="Only calls since then: 30m, 2h, 3d, or a date."),
+)
+
+
+def filter_options(command: Command) -> Command:
+    """Add the options that choose among calls; `filter_of` reads them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def filter_of(given: Mapping[str, Any]) -> Filter:
+    """The filter that the options ask for."""
+    slow_ms = given["slow_ms"]
+    return Filter(
+        client=given["client"],
+        project=given["project"],
+        tool=given["tool"],
+        session=given["session"],
+        errors=given["errors"],
+        slower_than_us=None if slow_ms is None else round(slow_ms * 1000),
+        since_ms=given["since"],
+    )
+
+
+def are_recorded() -> bool:
+    """Whether a manager that starts now would record calls, as far as this environment tells.
+
+    Raises:
+        Failure: the configuration cannot be used.
+    """
+    return user_settings().record_calls
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn errors of the database into a failure with a next step."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        path = user_paths().calls_file
+        raise Failure(f"{path} cannot be read: {error}", step_after(error), reason="unreadable") from error
+
+
+def step_after(error: sqlite3.Error) -> str:
+    """What helps after an error of the database."""
+    if isinstance(error, NewerFile):
+        return "use the newer version, or move the file away"
+    return _STEPS.get(getattr(error, "sqlite_errorname", ""), "check with: lmtb doctor")
+
+
+@contextmanager
+def open_log(*, written_first: bool = True) -> Iterator[CallLog | None]:
+    """The recorded calls; None if there are none yet.
+
+    Args:
+        written_first: whether a manager that runs writes the calls first that have just ended.
+    """
+    if written_first:
+        with suppress(NoManager, ManagerFault, ControlRefusal):
+            Control(user_paths().control_socket, _WRITTEN_S).post("/recorded/write", {})
+    with explained():
+        log = CallLog.open(user_paths().calls_file)
+        if log is None:
+            yield None
+            return
+        with log:
+            yield log

@@ -1,0 +1,174 @@
+"""Renders the list of recorded calls with its filters, and the figures of each tool and client. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
+from html import escape
+from typing import Final
+
+from lm_tools_bridge.page.drawing.html import CALLS_PATH, capitalized, document, link, table, text, toned
+from lm_tools_bridge.recorder.call_log import Call
+from lm_tools_bridge.recorder.page.lookups import FoundCalls, FoundFigures
+from lm_tools_bridge.recorder.page.query import CALL_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
+from lm_tools_bridge.recorder.statistics import ToolFigures
+from lm_tools_bridge.terminal.quantities import latency
+from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.text.printable import printable
+from manager.call_observer import TASK
+
+_EMPTY: Final = "No call is recorded yet: each appears half a second after it has ended."
+_NONE_KEPT: Final = "No call is recorded."
+_NO_MATCH: Final = "No recorded call matches."
+_NOTE: Final = (
+    "<p>Names may contain <code>*</code> and <code>?</code>. At a terminal: <code>lmtb calls</code>, "
+    "<code>lmtb calls stats</code>.</p>"
+)
+_OUTCOMES: Final = {"ok": Tone.GOOD, "input_required": Tone.BUSY, TASK: Tone.BUSY, "cancelled": Tone.OFF}
+_TEXT_FIELDS: Final = {
+    "client": ("Client", ""),
+    "project": ("Project", ""),
+    "tool": ("Tool", ""),
+    "session": ("Session", ""),
+    "since": ("Since", "2h, 3d, or a date"),
+    "slow": ("Slower than (ms)", f"{SLOW_MS:.0f}"),
+}
+"""Name of a field -> its label, and an example."""
+
+
+def calls_page(
+    query: CallQuery,
+    found: FoundCalls | str,
+    now_ms: float,
+    notice: str | None = None,
+    zone: tzinfo | None = None,
+) -> str:
+    """The list of calls.
+
+    Args:
+        found: the calls, or why there are none.
+        now_ms: ms since 1970.
+        notice: why newer calls are missing; None if they are recorded.
+        zone: in which times are shown; None for that of this machine.
+    """
+    names = {} if isinstance(found, str) else found.names
+    sections = {
+        "filters": _form(CALLS_PATH, query, names, notice),
+        "recorded": _problem(query, found)
+        or _calls(query, found, now_ms, zone, _EMPTY if notice is None else _NONE_KEPT),
+    }
+    return document("Calls", sections)
+
+
+def figures_page(query: CallQuery, found: FoundFigures | str, notice: str | None = None) -> str:
+    """The figures of each tool and client; the arguments are as for `calls_page`."""
+    names = {} if isinstance(found, str) else found.names
+    sections = {
+        "filters": _form(FIGURES_PATH, query, names, notice),
+        "figures": _problem(query, found) or _figures(query, found),
+    }
+    return document("Figures of calls", sections)
+
+
+def shown_time(at_ms: float, now_ms: float, zone: tzinfo | None = None) -> str:
+    """The time of day, with the date if that is another day."""
+    at, now = (datetime.fromtimestamp(one / 1000, zone) for one in (at_ms, now_ms))
+    return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def outcome(word: str) -> str:
+    """The outcome of a call with its mark and colour."""
+    return toned(word, _OUTCOMES.get(word, Tone.BAD))
+
+
+def _problem(query: CallQuery, found: object) -> str:
+    problem = query.problem or (found if isinstance(found, str) else None)
+    return f'<h2>Calls</h2><p class="state bad" role="alert">{text(problem)}</p>' if problem else ""
+
+
+def _form(path: str, query: CallQuery, names: Mapping[str, Sequence[str]], notice: str | None) -> str:
+    told = f'<p class="state warn" role="note">{text(capitalized(notice))}</p>' if notice else ""
+    fields = "".join(
+        _field(name, label, example, query.given.get(name, ""), names.get(name, ()))
+        for name, (label, example) in _TEXT_FIELDS.items()
+    )
+    checked = " checked" if "errors" in query.given else ""
+    other = (FIGURES_PATH, "Figures") if path == CALLS_PATH else (CALLS_PATH, "Calls")
+    return (
+        f'<h2>Recorded calls</h2>{told}<form method="get" action="{path}">{fields}'
+        f'<label class="check"><input type="checkbox" name="errors" value="1"{checked}> Only errors</label>'
+        '<span class="buttons"><button>Show</button> '
+        f"{link(path, 'All')} {link(address(other[0], query.given), other[1])}</span></form>{_NOTE}"
+    )
+
+
+def _field(name: str, label: str, example: str, value: str, known: Sequence[str]) -> str:
+    listed = f' list="known-{name}"' if known else ""
+    options = "".join(f'<option value="{_attribute(one)}"></option>' for one in known)
+    data = f'<datalist id="known-{name}">{options}</datalist>' if known else ""
+    hint = f' placeholder="{example}"' if example else ""
+    return (
+        f'<label>{label} <input name="{name}" value="{_attribute(value)}" autocomplete="off"'
+        f' spellcheck="false"{hint}{listed}></label>{data}'
+    )
+
+
+def _attribute(value: str) -> str:
+    return escape(printable(value))
+
+
+def _calls(
+    query: CallQuery, found: FoundCalls | str, now_ms: float, zone: tzinfo | None, none_yet: str
+) -> str:
+    if isinstance(found, str):
+        return ""
+    heads = ("Call", "Time", "Tool", "Client", "Project", "Took", "Bytes", "Outcome")
+    rows = (_row(call, now_ms, zone) for call in found.calls)
+    empty = _NO_MATCH if found.has_any else none_yet
+    pages = []
+    if query.wanted.before is not None:
+        pages.append(link(address(CALLS_PATH, query.given), "Newest"))
+    if found.older:
+        pages.append(link(address(CALLS_PATH, query.given, before=found.calls[-1].id), "Older"))
+    turn = f'<nav aria-label="Pages"><p class="buttons">{" ".join(pages)}</p></nav>' if pages else ""
+    return table("Calls", heads, rows, empty, figures=("Took", "Bytes")) + turn
+
+
+def _row(call: Call, now_ms: float, zone: tzinfo | None) -> Sequence[str]:
+    more = f" (and {call.more:,} more like it)" if call.more else ""
+    return (
+        link(address(CALL_PATH, {"id": call.id}), call.id),
+        text(shown_time(call.at, now_ms, zone)),
+        text(call.tool or call.method),
+        text(call.client),
+        text(call.project),
+        text(latency(call.took / 1000)),
+        text(None if call.received is None else f"{call.received:,}"),
+        outcome(call.outcome) + text(more) if more else outcome(call.outcome),
+    )
+
+
+def _figures(query: CallQuery, found: FoundFigures | str) -> str:
+    if isinstance(found, str):
+        return ""
+    heads = ("Tool", "Client", "Calls", "Errors", "p50", "p99", "Sent", "Received", "Tokens (about)")
+    rows = (_figure_row(query, one) for one in found.figures)
+    rest = f"<p>{found.left_out} more: <code>lmtb calls stats</code></p>" if found.left_out else ""
+    return table("Figures", heads, rows, _NO_MATCH, figures=heads[2:]) + rest
+
+
+def _figure_row(query: CallQuery, one: ToolFigures) -> Sequence[str]:
+    name = one.tool or one.method
+    chosen = {**query.given, **({"tool": one.tool} if one.tool else {})}
+    chosen |= {"client": one.client} if one.client else {}
+    return (
+        link(address(CALLS_PATH, chosen), name) if one.tool else text(name),
+        text(one.client),
+        f"{one.calls:,}",
+        f"{one.errors:,}",
+        text(latency(one.p50 / 1000)),
+        text(latency(one.p99 / 1000)),
+        f"{one.sent:,}",
+        f"{one.received:,}",
+        f"{one.tokens:,}",
+    )

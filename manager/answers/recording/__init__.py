@@ -1,1 +1,0 @@
-"""What is recorded of requests: their clients, the origin and trace of calls, the calls answered here."""

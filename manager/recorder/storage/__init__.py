@@ -1,1 +1,0 @@
-"""The recorder's database: its tables and their upgrades, how it is opened, its size and age."""

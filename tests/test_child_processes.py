@@ -107,7 +107,7 @@ COMMANDS: Final = {
     "lm_tools_bridge/code_intelligence/session/pool.py": Start(
         "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
     ),
-    "lm_tools_bridge/code_intelligence/session/server_process/fence.py": Start(
+    "lm_tools_bridge/code_intelligence/server_process/fence.py": Start(
         "a configured one", "A language server that runs without trust is led all the same"
     ),
     "workspace_server/sources/mcp/stdio/source.py": _OPENING,

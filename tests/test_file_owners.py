@@ -20,7 +20,7 @@ _PROJECT_WRITERS: Final = {
     "workspace_server/config/edit.py": "tools enable, disable, allow, ask, deny, visibility",
     "workspace_server/internal_channel/provider_config.py": "changes of providers.json",
     "workspace_server/sources/scripts/execution/script_confinement.py": "folders of git that a script may not make",
-    "lm_tools_bridge/code_intelligence/edits/applying.py": "lm_rename, code actions, formatting",
+    "lm_tools_bridge/code_intelligence/tools/editing/applying.py": "lm_rename, code actions, formatting",
 }
 _PROJECT_READERS: Final = {
     **_PROJECT_WRITERS,
@@ -61,7 +61,7 @@ _OWN_WRITERS: Final = frozenset(
         "workspace_server/calls/suspension/request_state.py",
         "workspace_server/catalog/kept_meta_tools.py",
         "workspace_server/processes/confinement.py",
-        "lm_tools_bridge/code_intelligence/session/server_process/fence.py",
+        "lm_tools_bridge/code_intelligence/server_process/fence.py",
         "workspace_server/config/load.py",
         "workspace_server/internal_channel/address.py",
         "workspace_server/secrets/sealed_file.py",

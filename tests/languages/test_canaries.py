@@ -14,12 +14,12 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds, KindChoices, Trusts
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut
+from lm_tools_bridge.code_intelligence.server_process.fence import Fence
+from lm_tools_bridge.code_intelligence.server_process.launch import Launch
+from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.server_process.server_supervisor import ServerSupervisor
 from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
-from lm_tools_bridge.code_intelligence.session.server_process.fence import Fence
-from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch
-from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
-from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import ServerSupervisor
-from lm_tools_bridge.code_intelligence.session.sync.project_sync import make_sync
+from lm_tools_bridge.code_intelligence.sync.project_sync import make_sync
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.canary_project import TRIED, CanaryProject, executed_directly, shim
 from support.servers.language_servers.real_language_servers import environment

@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.checkers.checker import Checker
 from lm_tools_bridge.code_intelligence.kinds.table import KINDS
-from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch
-from lm_tools_bridge.code_intelligence.session.tree.tree_watch import TreeWatch
+from lm_tools_bridge.code_intelligence.server_process.launch import Launch
+from lm_tools_bridge.code_intelligence.session.checker import Checker
+from lm_tools_bridge.code_intelligence.tree.tree_watch import TreeWatch
 from support.projects.edited_project import GO, PYTHON, RUST, TYPESCRIPT, EditedProject, Language
 from support.servers.language_servers.real_language_servers import environment, skip_absent
 from workspace_server.processes.child_process import Command

@@ -12,8 +12,8 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.kinds.table import KINDS
-from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
-from lm_tools_bridge.code_intelligence.session.sync.project_sync import make_sync
+from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.sync.project_sync import make_sync
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.edited_project import (
     CPP,

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds, KindChoices
+from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.server_process.server_supervisor import ServerSupervisor
 from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
-from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
-from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import ServerSupervisor
-from lm_tools_bridge.code_intelligence.session.sync.project_sync import make_sync
+from lm_tools_bridge.code_intelligence.sync.project_sync import make_sync
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import Position, to_server
 from support.processes.child_processes import alive, until

@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
+from lm_tools_bridge.code_intelligence.diagnostics.file_diagnostics import PULL
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut, ServerGone
-from lm_tools_bridge.code_intelligence.session.diagnostics.file_diagnostics import PULL
-from lm_tools_bridge.code_intelligence.session.server_process.hang_check import PING
-from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.server_process.hang_check import PING
+from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, split_lines, to_server
 from lm_tools_bridge.code_intelligence.wire.workspace_edits import (

@@ -25,7 +25,7 @@ _SEARCH: Final = "workspace_server/sources/builtin/search/"
 _THROUGH_THE_GATE: Final = frozenset(
     [
         "workspace_server/sources/builtin/tools/read_file.py",
-        f"{_LANGUAGES}edits/file_content.py",
+        f"{_LANGUAGES}tools/editing/file_content.py",
         f"{_LANGUAGES}tools/texts.py",
         "lm_tools_bridge/skills/reading.py",
     ]
@@ -34,17 +34,17 @@ _THROUGH_THE_GATE: Final = frozenset(
 _THE_GATE: Final = "workspace_server/files/file_gate.py"
 _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tools/texts.py": "what stands behind links is compared with what servers say, never shown",
-    f"{_LANGUAGES}session/server_process/fence.py": "folders, in which it makes one",
-    f"{_LANGUAGES}session/tree/disk_text.py": "for servers; its lines say where they are from, for `Texts.shown`",
-    f"{_LANGUAGES}session/tree/tree_scan.py": "digests",
-    f"{_LANGUAGES}session/sync/project_definition.py": "whether it is valid JSON",
+    f"{_LANGUAGES}server_process/fence.py": "folders, in which it makes one",
+    f"{_LANGUAGES}tree/disk_text.py": "for servers; its lines say where they are from, for `Texts.shown`",
+    f"{_LANGUAGES}tree/tree_scan.py": "digests",
+    f"{_LANGUAGES}sync/project_definition.py": "whether it is valid JSON",
     f"{_LANGUAGES}kinds/project_languages.py": "which tools are configured",
     f"{_LANGUAGES}kinds/real_programs.py": "versions",
     f"{_LANGUAGES}outline/grammars.py": "queries of installed packages",
     f"{_LANGUAGES}outline/language_server.py": "the process of a language server, whose words are checked",
     f"{_LANGUAGES}outline/project_symbols.py": "the process of a language server, whose words are checked",
     f"{_SEARCH}matching/line_matcher.py": "a process as ripgrep is one; `engine.py` asks the gate for its lines",
-    f"{_LANGUAGES}edits/applying.py": "whether a file is still as it was",
+    f"{_LANGUAGES}tools/editing/applying.py": "whether a file is still as it was",
     "workspace_server/calls/suspension/request_state.py": "our own key",
     "workspace_server/catalog/kept_meta_tools.py": "our own file",
     f"{_SEARCH}files/editor_settings.py": "settings and ignore files",
@@ -134,7 +134,7 @@ def test_places_with_lines_are_made_where_the_lines_are_checked() -> None:
         for call in _calls(module)
         if isinstance(call.func, ast.Name) and call.func.id in {"Place", "Diagnostic"}
     }
-    assert makers == {*_LINES, f"{_LANGUAGES}tools/diagnostics/diagnostic_items.py"}
+    assert makers == {*_LINES, f"{_LANGUAGES}tools/diagnostic_items.py"}
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.clangd.answers.failures import ClangdFailure
-from lm_tools_bridge.code_intelligence.clangd.answers.results import Answer, result
+from lm_tools_bridge.code_intelligence.clangd.call_hierarchy import call_hierarchy
 from lm_tools_bridge.code_intelligence.clangd.client import ClangdCall, begin
-from lm_tools_bridge.code_intelligence.clangd.tools.call_hierarchy import call_hierarchy
-from lm_tools_bridge.code_intelligence.clangd.tools.lsp_request import lsp_request
-from lm_tools_bridge.code_intelligence.clangd.tools.references import implementations, references
-from lm_tools_bridge.code_intelligence.clangd.tools.status import status
-from lm_tools_bridge.code_intelligence.clangd.tools.switch_header import switch_source_header
-from lm_tools_bridge.code_intelligence.clangd.tools.symbol_bundle import symbol_bundle
-from lm_tools_bridge.code_intelligence.clangd.tools.symbol_info import symbol_info
-from lm_tools_bridge.code_intelligence.clangd.tools.symbol_search import symbol_search
-from lm_tools_bridge.code_intelligence.clangd.tools.type_hierarchy import type_hierarchy
+from lm_tools_bridge.code_intelligence.clangd.failures import ClangdFailure
+from lm_tools_bridge.code_intelligence.clangd.lsp_request import lsp_request
+from lm_tools_bridge.code_intelligence.clangd.references import implementations, references
+from lm_tools_bridge.code_intelligence.clangd.results import Answer, result
+from lm_tools_bridge.code_intelligence.clangd.status import status
+from lm_tools_bridge.code_intelligence.clangd.switch_header import switch_source_header
+from lm_tools_bridge.code_intelligence.clangd.symbol_bundle import symbol_bundle
+from lm_tools_bridge.code_intelligence.clangd.symbol_info import symbol_info
+from lm_tools_bridge.code_intelligence.clangd.symbol_search import symbol_search
+from lm_tools_bridge.code_intelligence.clangd.type_hierarchy import type_hierarchy
 from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
 from lm_tools_bridge.code_intelligence.server import LanguageServers
 from lm_tools_bridge.code_intelligence.tools.texts import Texts

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from lm_tools_bridge.code_intelligence.clangd.answers.failures import ClangdFailure, FailureCode
-from lm_tools_bridge.code_intelligence.clangd.answers.places import Places
+from lm_tools_bridge.code_intelligence.clangd.failures import ClangdFailure, FailureCode
+from lm_tools_bridge.code_intelligence.clangd.places import Places
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import (
     LanguageServer,

@@ -11,14 +11,14 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate, CandidateFinder
 from lm_tools_bridge.code_intelligence.kinds.configured import ConfiguredKind, Setup, configured_kinds
 from lm_tools_bridge.code_intelligence.kinds.programs import Program
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
 from lm_tools_bridge.code_intelligence.kinds.project_languages import Project, ProjectLanguages
 from lm_tools_bridge.code_intelligence.kinds.table import KINDS, chosen_by, groups
 from lm_tools_bridge.code_intelligence.outline.grammars import installed
 from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
 from lm_tools_bridge.code_intelligence.server import Unavailable
-from lm_tools_bridge.code_intelligence.session.project_kinds import Found
-from lm_tools_bridge.code_intelligence.session.tree.relevant_files import Relevance, relevance_of
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
+from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance, relevance_of
 from lm_tools_bridge.machine.files.local_disk import are_local
 from lm_tools_bridge.machine.own_distribution import command_adding
 from workspace_server.config.model import LanguageServerEntry

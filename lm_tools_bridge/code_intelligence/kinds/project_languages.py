@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.session.tree.relevant_files import Relevance
-from lm_tools_bridge.code_intelligence.session.tree.tree_scan import scan
+from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
+from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
 
 MAX_ENTRIES: Final = 20_000
 """Files and folders to look at; folders near the root come first."""

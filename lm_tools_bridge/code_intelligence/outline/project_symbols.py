@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.outline.grammars import LANGUAGES, grammar
 from lm_tools_bridge.code_intelligence.outline.syntax_symbols import Symbol, span, symbols_of
-from lm_tools_bridge.code_intelligence.session.tree.relevant_files import GENERATED_MARKS, SKIPPED_FOLDERS
+from lm_tools_bridge.code_intelligence.tree.relevant_files import GENERATED_MARKS, SKIPPED_FOLDERS
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.machine.files.git_worktrees import is_copy
 

@@ -1,1 +1,1 @@
-"""Runs language servers: starts them, tells them what changed in the project, replaces those that fail."""
+"""Runs the servers and checkers of a project: picks them, starts each once, replaces those that fail."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.checkers.checker import Checker
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found, Kinds
 from lm_tools_bridge.code_intelligence.server import (
     LanguageServer,
     RequestFailed,
@@ -18,11 +18,11 @@ from lm_tools_bridge.code_intelligence.server import (
     ServerStatus,
     Unavailable,
 )
-from lm_tools_bridge.code_intelligence.session.project_kinds import Found, Kinds
-from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch
-from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import ServerSupervisor
-from lm_tools_bridge.code_intelligence.session.tree.tree_watch import TreeWatch
+from lm_tools_bridge.code_intelligence.server_process.launch import Launch
+from lm_tools_bridge.code_intelligence.server_process.server_supervisor import ServerSupervisor
+from lm_tools_bridge.code_intelligence.session.checker import Checker
 from lm_tools_bridge.code_intelligence.specification import Check, Role, ServerSpecification
+from lm_tools_bridge.code_intelligence.tree.tree_watch import TreeWatch
 from workspace_server.processes.child_process import Command
 
 MAX_REPLACED: Final = 3

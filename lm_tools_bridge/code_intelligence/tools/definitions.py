@@ -192,14 +192,14 @@ CODE_ACTION: Final = replace(
 )
 
 MODULES: Final[Mapping[str, str]] = {
-    "lm_getDiagnostics": "diagnostics.get_diagnostics",
-    "lm_findSymbol": "navigation.find_symbol",
-    "lm_symbolInfo": "navigation.symbol_info",
-    "lm_references": "navigation.references",
-    "lm_implementations": "navigation.references",
-    "lm_callHierarchy": "navigation.hierarchy",
-    "lm_typeHierarchy": "navigation.hierarchy",
-    "lm_fileOutline": "navigation.file_outline",
+    "lm_getDiagnostics": "get_diagnostics",
+    "lm_findSymbol": "find_symbol",
+    "lm_symbolInfo": "symbol_info",
+    "lm_references": "references",
+    "lm_implementations": "references",
+    "lm_callHierarchy": "hierarchy",
+    "lm_typeHierarchy": "hierarchy",
+    "lm_fileOutline": "file_outline",
     "lm_renameSymbol": "editing.rename_symbol",
     "lm_codeAction": "editing.code_action",
 }

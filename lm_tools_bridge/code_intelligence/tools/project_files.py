@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.session.tree.relevant_files import SKIPPED_FOLDERS
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.tree.relevant_files import SKIPPED_FOLDERS
 from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.workspace import Workspace

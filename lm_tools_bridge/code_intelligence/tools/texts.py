@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.session.tree.disk_text import FileLines
+from lm_tools_bridge.code_intelligence.tree.disk_text import FileLines
 from workspace_server.files.file_gate import FileGate, real_path
 
 MAX_FILE: Final = 8 * 1024 * 1024

@@ -1,1 +1,1 @@
-"""The tools that change files: renaming and code actions."""
+"""Changes files: renaming, code actions, and the edits of a server, applied whole or not at all."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.edits.applying import ApplyFailed, apply_changes
-from lm_tools_bridge.code_intelligence.edits.change import FileChange, Planner
-from lm_tools_bridge.code_intelligence.edits.diff import unified
-from lm_tools_bridge.code_intelligence.edits.file_content import Unchangeable
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import PositionEncoding, Unavailable
 from lm_tools_bridge.code_intelligence.tools import asking
+from lm_tools_bridge.code_intelligence.tools.editing.applying import ApplyFailed, apply_changes
+from lm_tools_bridge.code_intelligence.tools.editing.change import FileChange, Planner
+from lm_tools_bridge.code_intelligence.tools.editing.diff import unified
+from lm_tools_bridge.code_intelligence.tools.editing.file_content import Unchangeable
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditRefused, read_workspace_edit

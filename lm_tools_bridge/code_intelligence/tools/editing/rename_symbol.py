@@ -14,7 +14,7 @@ from lm_tools_bridge.code_intelligence.tools.asking import Waiting
 from lm_tools_bridge.code_intelligence.tools.editing import edit_results
 from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposal
 from lm_tools_bridge.code_intelligence.tools.editing.new_names import why_no_name
-from lm_tools_bridge.code_intelligence.tools.navigation.references import target_members
+from lm_tools_bridge.code_intelligence.tools.references import target_members
 from lm_tools_bridge.code_intelligence.tools.symbols import uses
 from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s

@@ -12,7 +12,7 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.clangd.calls import run
 from lm_tools_bridge.code_intelligence.clangd.definitions import tools_of
-from lm_tools_bridge.code_intelligence.clangd.tools.lsp_request import METHODS
+from lm_tools_bridge.code_intelligence.clangd.lsp_request import METHODS
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut, ServerGone, Unavailable

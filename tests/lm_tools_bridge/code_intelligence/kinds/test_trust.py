@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
 from lm_tools_bridge.code_intelligence.server import Unavailable
-from lm_tools_bridge.code_intelligence.session.project_kinds import Found
 from support.projects.language_project import LanguageProject, npm_tool
 
 

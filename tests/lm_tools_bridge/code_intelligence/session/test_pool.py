@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from lm_tools_bridge.code_intelligence.server import RequestTimedOut, ServerGone, Unavailable
-from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
 from support.processes.child_processes import alive, until
 from support.servers.language_servers.scripted_kinds import LIMITS, Pooled, pooled
 

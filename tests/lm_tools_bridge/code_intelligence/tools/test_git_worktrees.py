@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.code_intelligence.clangd import client
-from lm_tools_bridge.code_intelligence.clangd.answers.failures import ClangdFailure
-from lm_tools_bridge.code_intelligence.clangd.answers.places import Places
+from lm_tools_bridge.code_intelligence.clangd.failures import ClangdFailure
+from lm_tools_bridge.code_intelligence.clangd.places import Places
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.session.server_process.server_supervisor import State
+from lm_tools_bridge.code_intelligence.server_process.server_supervisor import State
 from lm_tools_bridge.protocol.internal import source_states
 from lm_tools_bridge.protocol.internal.source_states import STATES, shown_state
 from lm_tools_bridge.terminal.tones import Tone, tone_of

@@ -19,9 +19,9 @@ from lm_tools_bridge.code_intelligence.server import (
     ServerStatus,
     Unavailable,
 )
-from lm_tools_bridge.code_intelligence.session.tree import disk_text
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.tree import disk_text
 from support.servers.language_servers.lsp_types import assert_is_lsp
 from workspace_server.call_context import CallContext
 from workspace_server.workspace import Workspace

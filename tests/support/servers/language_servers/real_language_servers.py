@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch
-from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.server_process.launch import Launch
+from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from workspace_server.processes.child_process import Command

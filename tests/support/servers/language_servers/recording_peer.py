@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.code_intelligence.diagnostics.publications import Publications
 from lm_tools_bridge.code_intelligence.server import PositionEncoding, RequestFailed
-from lm_tools_bridge.code_intelligence.session.diagnostics.publications import Publications
-from lm_tools_bridge.code_intelligence.session.sync.project_sync import FollowedProject
-from lm_tools_bridge.code_intelligence.session.tree.tree_watch import TreeWatch
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.sync.project_sync import FollowedProject
+from lm_tools_bridge.code_intelligence.tree.tree_watch import TreeWatch
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 from support.servers.language_servers.lsp_types import assert_is_lsp
 

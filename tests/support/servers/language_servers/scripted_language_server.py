@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.peer import Peer
 from lm_tools_bridge.code_intelligence.server import DiagnosticsAnswer, RequestFailed, ServerOutdated
-from lm_tools_bridge.code_intelligence.session.peer import Peer
-from lm_tools_bridge.code_intelligence.session.server_process.launch import Launch, Timeouts
-from lm_tools_bridge.code_intelligence.session.server_process.running_server import RunningServer
+from lm_tools_bridge.code_intelligence.server_process.launch import Launch, Timeouts
+from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.wire.connection import Connection
 from support.processes.child_processes import alive

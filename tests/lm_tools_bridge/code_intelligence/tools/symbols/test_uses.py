@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
-from lm_tools_bridge.code_intelligence.tools.navigation import references
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, workplace_of

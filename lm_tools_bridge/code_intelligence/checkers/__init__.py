@@ -1,1 +1,0 @@
-"""Runs compilers and linters that check a project once and end, as providers of diagnostics."""

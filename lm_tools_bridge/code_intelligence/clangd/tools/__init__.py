@@ -1,1 +1,0 @@
-"""The tools `lm_clangd_*`, one module for each or for two alike."""

@@ -1,0 +1,122 @@
+"""Gets the diagnostics of several files, or of all that a server knows, and says how complete they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.diagnostics.diagnostic_reports import Report, workspace_reports
+from lm_tools_bridge.code_intelligence.diagnostics.file_diagnostics import Answer, DiagnosticsOfFiles
+from lm_tools_bridge.code_intelligence.diagnostics.held_report import WORKSPACE, HeldReports
+from lm_tools_bridge.code_intelligence.diagnostics.publications import Publications
+from lm_tools_bridge.code_intelligence.freshness import Freshness, worst
+from lm_tools_bridge.code_intelligence.peer import Peer
+from lm_tools_bridge.code_intelligence.server import (
+    DiagnosticsAnswer,
+    FileDiagnostics,
+    RequestFailed,
+    RequestTimedOut,
+)
+from lm_tools_bridge.code_intelligence.tree import disk_text
+from lm_tools_bridge.code_intelligence.tree.documents import OpenDocuments
+
+AT_ONCE: Final = 8
+"""Less than may be open at the same time, so that none is closed before it was checked."""
+
+
+class DiagnosticsOfProject:
+    """The diagnostics of one server for many files."""
+
+    def __init__(
+        self, peer: Peer, documents: OpenDocuments, publications: Publications, files: DiagnosticsOfFiles
+    ) -> None:
+        self._peer = peer
+        self._name = peer.specification.name
+        self._documents = documents
+        self._publications = publications
+        self._files = files
+        self._held = HeldReports(peer)
+
+    def progressed(self, params: Any) -> None:
+        """The server sent a `$/progress`."""
+        self._held.notified(params)
+
+    async def of_files(self, paths: Sequence[Path], deadline: float) -> DiagnosticsAnswer:
+        """The diagnostics of these files; the freshness is that of the worst, with how many are fresh."""
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def one(path: Path) -> Answer:
+            async with free:
+                return await self._files.of_file(path, deadline)
+
+        answers = await asyncio.gather(*(one(path) for path in paths))
+        return DiagnosticsAnswer([found for found, _ in answers], self._summary([how for _, how in answers]))
+
+    async def of_project(self, deadline: float) -> DiagnosticsAnswer:
+        """The diagnostics of all files that the server can speak about."""
+        if self._peer.supports(WORKSPACE):
+            answer = await self._asked(deadline)
+            if answer is not None:
+                return answer
+        answer = await self.of_files(self._documents.paths(), deadline)
+        others = await asyncio.to_thread(self._published, frozenset(self._documents.paths()))
+        files = [*answer.files, *others]
+        if answer.freshness.state != "fresh":
+            return DiagnosticsAnswer(files, answer.freshness)
+        reason = f"it checked only the {len(files)} files that are open in it or that it chose"
+        return DiagnosticsAnswer(files, Freshness(self._name, "partial", reason))
+
+    def _summary(self, parts: Sequence[Freshness]) -> Freshness:
+        limiting = worst(parts) or Freshness(self._name, "fresh")
+        fresh = sum(part.state == "fresh" for part in parts)
+        if limiting.state == "fresh" or len(parts) == 1:
+            return next((part for part in parts if part.reason), limiting)
+        return Freshness(self._name, limiting.state, limiting.reason, fresh, len(parts))
+
+    async def _asked(self, deadline: float) -> DiagnosticsAnswer | None:
+        """The answer to `workspace/diagnostic`; None if it does not answer: some never do."""
+        left = max(0.01, deadline - asyncio.get_running_loop().time())
+        params: dict[str, Any] = {"previousResultIds": []}
+        provider = self._peer.capabilities.get("diagnosticProvider")
+        if isinstance(provider, Mapping) and isinstance(provider.get("identifier"), str):
+            params["identifier"] = provider["identifier"]
+        try:
+            answer = await self._report(params, left / 2)
+        except (RequestFailed, RequestTimedOut):
+            return None
+        reports = workspace_reports(answer)
+        if reports is None:
+            return None
+        files = await asyncio.to_thread(_with_lines, reports)
+        return DiagnosticsAnswer(files, Freshness(self._name, "fresh"))
+
+    async def _report(self, params: Mapping[str, Any], timeout_s: float) -> Any:
+        if self._peer.specification.holds_empty_reports:
+            return await self._held.ask(params, timeout_s)
+        return await self._peer.request(WORKSPACE, params, timeout_s=timeout_s)
+
+    def _published(self, open_paths: frozenset[Path]) -> list[FileDiagnostics]:
+        """What it published for files that are not open, such as those that depend on open ones. Blocks."""
+        reports = {}
+        for path in self._publications.paths():
+            found = self._publications.get(path)
+            if found is not None and path not in open_paths and path.exists():
+                reports[path] = Report(found.diagnostics)
+        return _with_lines(reports)
+
+
+def _with_lines(reports: Mapping[Path, Report]) -> list[FileDiagnostics]:
+    """The reports with the text of the files that have diagnostics. Blocks."""
+    return [
+        FileDiagnostics(path, _lines(path) if report.items else None, report.items or ())
+        for path, report in reports.items()
+    ]
+
+
+def _lines(path: Path) -> Sequence[str] | None:
+    try:
+        return disk_text.read(path).lines()
+    except OSError:
+        return None

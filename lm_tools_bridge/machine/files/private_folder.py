@@ -1,14 +1,13 @@
 """Manages a private folder for this process, and removes those of processes that were killed.
 
 A lock on a file beside the folder shows whether its process lives; process ids may be reused. All functions
-block.
+block. `shutil` and `tempfile` are loaded when they are needed: they load much that nothing else uses.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import stat
 import sys
 import threading
@@ -27,7 +26,7 @@ def temporary_folder() -> PrivateFolder:
     Raises:
         FileNotFoundError: there is no temporary folder in which files can be written.
     """
-    import tempfile  # noqa: PLC0415  slow to load
+    import tempfile
 
     return PrivateFolder(Path(tempfile.gettempdir()), TEMPORARY)
 
@@ -84,6 +83,8 @@ def remove_abandoned(parent: Path, name: str = "*") -> int:
 
 def remove(folder: Path) -> None:
     """Remove a folder with everything in it, as far as possible, also closed folders. Follows no link."""
+    import shutil
+
     with suppress(OSError):
         if not _is_folder(str(folder)):
             folder.unlink()

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from lm_tools_bridge.backoff import backoff
 from lm_tools_bridge.code_intelligence.peer import MakeSync
 from lm_tools_bridge.code_intelligence.server import ServerGone, ServerStatus
 from lm_tools_bridge.code_intelligence.server_process.launch import USUAL, Launch, Timeouts
 from lm_tools_bridge.code_intelligence.server_process.process_use import memory_use
 from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
-from lm_tools_bridge.code_intelligence.server_process.server_restarts import ServerRestarts
 from workspace_server import log
 
 State = Literal["idle", "starting", "ready", "backoff", "crash_looping"]
@@ -21,6 +21,11 @@ State = Literal["idle", "starting", "ready", "backoff", "crash_looping"]
 SHORT_PAUSE_S: Final = 2.5
 """A caller waits for the next start if the pause is no longer."""
 _GIB: Final = 1024**3
+SETTLED_S: Final = 60.0
+"""A server that lived this long starts with a clean record."""
+LOOP_ENDS: Final = 5
+LOOP_WAIT_S: Final = 60.0
+"""The pause after each of more than five ends in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +258,32 @@ class ServerSupervisor:
         pause = self._restarts.pause(self._clock())
         again = f"; it is started again in {pause:.0f} s" if pause >= 1 else ""
         return f"{self.error or f'{self._name} was stopped'}{again}"
+
+
+@dataclass(slots=True)
+class ServerRestarts:
+    """The ends of one server. Times are monotonic seconds.
+
+    Attributes:
+        ends: how often it ended in a row without having lived for a minute.
+        not_before: when it may be started again.
+    """
+
+    ends: int = 0
+    not_before: float = 0.0
+
+    @property
+    def looping(self) -> bool:
+        """Whether it ended so often that trying again helps little."""
+        return self.ends >= LOOP_ENDS
+
+    def ended(self, now: float, lived_s: float, chance: float) -> None:
+        """Note an end, or a start that failed (`lived_s` is 0 then)."""
+        if lived_s >= SETTLED_S:
+            self.ends = 0
+        self.ends += 1
+        self.not_before = now + (LOOP_WAIT_S if self.looping else backoff(self.ends, chance))
+
+    def pause(self, now: float) -> float:
+        """Seconds until it may be started; 0 if at once."""
+        return max(0.0, self.not_before - now)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -11,8 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness, worst
-from lm_tools_bridge.code_intelligence.server import DiagnosticsAnswer, LanguageServer, Unavailable
-from lm_tools_bridge.code_intelligence.tools import asking, editor_part, outside_files
+from lm_tools_bridge.code_intelligence.server import (
+    DiagnosticsAnswer,
+    FileDiagnostics,
+    LanguageServer,
+    Unavailable,
+)
+from lm_tools_bridge.code_intelligence.tools import asking
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting
 from lm_tools_bridge.code_intelligence.tools.changed_files import ChangedFiles, changed_files
 from lm_tools_bridge.code_intelligence.tools.definitions import (
@@ -21,14 +27,13 @@ from lm_tools_bridge.code_intelligence.tools.definitions import (
     SEVERITIES,
 )
 from lm_tools_bridge.code_intelligence.tools.diagnostic_items import Diagnostic, diagnostics_of, merged
-from lm_tools_bridge.code_intelligence.tools.editor_part import EditorPart
 from lm_tools_bridge.code_intelligence.tools.project_files import files_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
-from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
+from lm_tools_bridge.code_intelligence.tools.workplace import AskEditor, Problems, Workplace, wait_s
 from workspace_server.call_context import CallContext
 from workspace_server.results import well_formed
 from workspace_server.tool import InvalidArguments, ToolResult
-from workspace_server.workspace import absolute_text
+from workspace_server.workspace import OutsideWorkspace, absolute_text
 
 NO_SOURCE: Final = "NO_DIAGNOSTICS_SOURCE"
 SOURCE: Final = "languageServers"
@@ -39,6 +44,16 @@ MAX_BUILT: Final = 10
 LEAST_ANSWER_S: Final = 2.0
 """What a server gets to answer after the waiting time is over."""
 _CUT: Final = ("changed files were too many; only the first are looked at",)
+_OUTSIDE_REASON: Final = (
+    "the file lies outside the workspace, so it may be checked with other settings, or not at all"
+)
+EDITOR_SOURCE: Final = "vscode.languages.getDiagnostics"
+EDITOR_FRESHNESS: Final = Freshness(
+    "editor", "unknown", "it is what VS Code shows, which does not say whether its checks are finished"
+)
+NOTHING_SHOWN: Final = (
+    "VS Code shows no problems. It does not say whether anything checks these files, or has finished."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +78,13 @@ class _Sources:
 
     servers: Sequence[tuple[LanguageServer, Sequence[Path] | None]]
     unavailable: Sequence[Unavailable]
-    editor: EditorPart | None = None
+    editor: _EditorPart | None = None
 
     @property
     def editor_freshness(self) -> Sequence[Freshness]:
         """Only where the editor's part matters: it shows something, or nobody else was asked."""
         matters = self.editor is not None and (self.editor.files or not self.servers)
-        return (editor_part.FRESHNESS,) if matters else ()
+        return (EDITOR_FRESHNESS,) if matters else ()
 
 
 async def call(workplace: Workplace, arguments: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -82,10 +97,10 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
     question = await _question(workplace, arguments)
     sources = await _sources(workplace, question)
     texts = await workplace.texts()
-    editor = asyncio.create_task(editor_part.ask(workplace.editor, question.paths, texts), name="ask-editor")
+    editor = asyncio.create_task(_ask_editor(workplace.editor, question.paths, texts), name="ask-editor")
     try:
         parts = await _ask(workplace, sources, Waiting(wait_s(arguments), context))
-        parts = [outside_files.in_doubt(workplace, question.paths, part) for part in parts]
+        parts = [_in_doubt(workplace, question.paths, part) for part in parts]
         sources = replace(sources, editor=await editor)
     finally:
         editor.cancel()
@@ -109,12 +124,12 @@ def _found(
         asked = frozenset(question.paths)
         ours = (one for one in ours if one.path in asked)
     shown = () if sources.editor is None else sources.editor.found
-    return merged([*shown, *editor_part.without_editors(ours, sources.editor)])
+    return merged([*shown, *_without_editors(ours, sources.editor)])
 
 
 def _source(sources: _Sources) -> str:
     """Who the diagnostics are from."""
-    editor = [] if sources.editor is None else [editor_part.SOURCE]
+    editor = [] if sources.editor is None else [EDITOR_SOURCE]
     if editor and sources.editor is not None and not sources.editor.files and sources.servers:
         editor = []
     return ", ".join([*editor, *([SOURCE] if sources.servers or not editor else [])])
@@ -130,7 +145,7 @@ async def _question(workplace: Workplace, arguments: Mapping[str, Any]) -> _Ques
     if text is not None and since is not None:
         raise InvalidArguments("/changedSince", "give either filePath or changedSince")
     if text is not None:
-        path = await asyncio.to_thread(outside_files.existing, workplace, text)
+        path = await asyncio.to_thread(_existing_file, workplace, text)
         return _Question("single-file", (path,))
     if since is None:
         return _Question("workspace+external", None)
@@ -279,7 +294,7 @@ def _notes(
     if question.paths is not None and not question.paths:
         return ["No file changed."]
     if not sources.servers and sources.editor is not None:
-        return [] if wanted else [editor_part.NOTHING_SHOWN]
+        return [] if wanted else [NOTHING_SHOWN]
     if not sources.servers:
         what = "this project" if question.paths is None else "these files"
         hint = " See `unavailable` for what would." if sources.unavailable else ""
@@ -290,3 +305,69 @@ def _notes(
     if not wanted and sources.unavailable:
         return ["Not all that would check this ran, so errors may be unknown. See `unavailable`."]
     return []
+
+
+def _existing_file(workplace: Workplace, text: str) -> Path:
+    """The real path of a file, which may lie outside if `text` is absolute or leads over a link. Blocks.
+
+    A file of another project is refused: its own servers know better.
+
+    Raises:
+        InvalidArguments, ToolError: as `Workplace.file`.
+    """
+    try:
+        return workplace.file(text)
+    except OutsideWorkspace as refused:
+        if refused.project is not None and not _is_named_inside(workplace, text):
+            raise
+        for folder in workplace.workspace.folders:
+            named = os.path.normpath(folder.path / text)
+            is_named_inside = Path(text).is_absolute() or Path(named).is_relative_to(folder.path)
+            real = Path(os.path.realpath(named))
+            if is_named_inside and real.is_file():
+                return real
+        raise
+
+
+def _is_named_inside(workplace: Workplace, text: str) -> bool:
+    """Whether the path leads out of the workspace over a link in it."""
+    return any(Path(os.path.normpath(text)).is_relative_to(one.path) for one in workplace.workspace.folders)
+
+
+def _in_doubt(
+    workplace: Workplace, paths: Sequence[Path] | None, part: Part[DiagnosticsAnswer]
+) -> Part[DiagnosticsAnswer]:
+    """The part; what is said of a file outside is never called complete: it may be of no project."""
+    is_outside = paths is not None and not all(map(workplace.workspace.contains, paths))
+    if not is_outside or part.freshness.state != "fresh":
+        return part
+    return replace(part, freshness=Freshness(part.freshness.provider, "unknown", _OUTSIDE_REASON))
+
+
+@dataclass(frozen=True, slots=True)
+class _EditorPart:
+    """What the editor shows. `files` are those for which it shows any problem."""
+
+    files: frozenset[Path]
+    found: Sequence[Diagnostic]
+
+
+async def _ask_editor(editor: AskEditor, paths: Sequence[Path] | None, texts: Texts) -> _EditorPart | None:
+    """Ask the editor; None as for `AskEditor`."""
+    problems = await editor(paths)
+    return None if problems is None else await asyncio.to_thread(_editor_part, problems, paths, texts)
+
+
+def _editor_part(problems: Problems, paths: Sequence[Path] | None, texts: Texts) -> _EditorPart:
+    wanted = None if paths is None else frozenset(paths)
+    files = [
+        FileDiagnostics(path, texts.lines(path), items)
+        for path, items in problems.items()
+        if wanted is None or path in wanted
+    ]
+    return _EditorPart(frozenset(file.path for file in files), list(diagnostics_of(files, "utf-16", texts)))
+
+
+def _without_editors(found: Iterable[Diagnostic], part: _EditorPart | None) -> Iterable[Diagnostic]:
+    """The diagnostics of files for which the editor shows none."""
+    return found if part is None else (one for one in found if one.path not in part.files)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,17 +14,21 @@ from lm_tools_bridge.code_intelligence.server import PositionEncoding, Unavailab
 from lm_tools_bridge.code_intelligence.tools import asking
 from lm_tools_bridge.code_intelligence.tools.editing.applying import ApplyFailed, apply_changes
 from lm_tools_bridge.code_intelligence.tools.editing.change import FileChange, Planner
-from lm_tools_bridge.code_intelligence.tools.editing.diff import unified
 from lm_tools_bridge.code_intelligence.tools.editing.file_content import Unchangeable
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditRefused, read_workspace_edit
 from workspace_server.results import well_formed
 from workspace_server.tool import ToolError, ToolResult
-from workspace_server.workspace import absolute_text
+from workspace_server.workspace import Workspace, absolute_text
 
 INCOMPLETE: Final = frozenset({"indexing", "stale", "crashed"})
 """States in which an edit may miss places, so that it is shown but not applied."""
+MAX_CHARACTERS: Final = 60_000
+MAX_LINES: Final = 20_000
+"""Of one file: comparing takes time that grows with their square."""
+MAX_WIDTH: Final = 500
+_LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ def _refuse_repetition(changes: Sequence[FileChange], texts: Texts, said: str) -
 def _result(
     workplace: Workplace, proposal: Proposal, changes: Sequence[FileChange], *, applied: bool
 ) -> ToolResult:
-    diff = unified(changes, workplace.workspace)
+    diff = _unified_diff(changes, workplace.workspace)
     structured = {
         **proposal.about,
         "applied": applied,
@@ -123,3 +129,40 @@ def _result(
     if changes:
         lines += ["---", diff.text]
     return ToolResult(well_formed("\n".join(lines)), structured)
+
+
+@dataclass(frozen=True, slots=True)
+class _Diff:
+    """The text, and whether a part of it is left out."""
+
+    text: str
+    truncated: bool
+
+
+def _unified_diff(changes: Sequence[FileChange], workspace: Workspace) -> _Diff:
+    """The diff of all changes."""
+    kept: list[str] = []
+    size = 0
+    for line in (line for change in changes for line in _file_diff(change, workspace)):
+        shown = line if len(line) <= MAX_WIDTH else line[:MAX_WIDTH] + "…"
+        size += len(shown) + 1
+        if size > MAX_CHARACTERS:
+            return _Diff("\n".join([*kept, "… the diff is longer"]), truncated=True)
+        kept.append(shown)
+    return _Diff("\n".join(kept), truncated=False)
+
+
+def _file_diff(change: FileChange, workspace: Workspace) -> Iterator[str]:
+    name = workspace.workspace_path(change.path) or change.path.as_posix()
+    old, new = _LINE_ENDS.split(change.old_text), _LINE_ENDS.split(change.new_text)
+    before = "/dev/null" if change.before is None else f"a/{name}"
+    after = "/dev/null" if change.after is None else f"b/{name}"
+    if len(old) + len(new) > MAX_LINES:
+        yield from (
+            f"--- {before}",
+            f"+++ {after}",
+            f"@@ {len(old)} lines become {len(new)}; not compared @@",
+        )
+        return
+    found = list(difflib.unified_diff(old, new, before, after, lineterm=""))
+    yield from found or (f"--- {before}", f"+++ {after}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +15,6 @@ from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools.asking import Waiting
 from lm_tools_bridge.code_intelligence.tools.editing import edit_results
 from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposal
-from lm_tools_bridge.code_intelligence.tools.editing.new_names import why_no_name
 from lm_tools_bridge.code_intelligence.tools.references import target_members
 from lm_tools_bridge.code_intelligence.tools.symbols import uses
 from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target
@@ -22,6 +23,21 @@ from workspace_server.call_context import CallContext
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 
 _METHOD: Final = "textDocument/rename"
+_ANYWHERE: Final = re.compile(r"[\w$#@!?~:.*<=>\[\]+%^&|-]+")
+"""What names are made of in any language, such as `a-b` in CSS, `r#type` in Rust, and `operator+` in C++."""
+_PYTHON: Final = frozenset({".py", ".pyi"})
+_SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
+_SCRIPT_NAME: Final = re.compile(r"#?[^\W\d][\w$]*|#?\$[\w$]*")
+_SCRIPT_WORDS: Final = frozenset(
+    {
+        "await", "break", "case", "catch", "class", "const", "continue", "debugger", "default",
+        "delete", "do", "else", "enum", "export", "extends", "false", "finally", "for", "function",
+        "if", "implements", "import", "in", "instanceof", "interface", "let", "new", "null",
+        "package", "private", "protected", "public", "return", "static", "super", "switch", "this",
+        "throw", "true", "try", "typeof", "var", "void", "while", "with", "yield",
+    }
+)  # fmt: skip
+NO_NAME: Final = "must be a name, without a path, blanks or brackets"
 
 
 async def call(
@@ -73,3 +89,26 @@ def _check(new: str, path: Path | None = None) -> None:
     reason = why_no_name(new, None if path is None else path.suffix)
     if reason:
         raise InvalidArguments("/newName", reason)
+
+
+def why_no_name(text: str, suffix: str | None) -> str:
+    """Why the text is no name, in a few words; empty if it may be one.
+
+    Args:
+        text: the new name of a symbol.
+        suffix: that of the file which declares it; None if it is not known yet.
+    """
+    if suffix is None:
+        return "" if _ANYWHERE.fullmatch(text) else NO_NAME
+    if suffix in _PYTHON:
+        return _why_not_in("Python", text, is_name=text.isidentifier(), is_word=keyword.iskeyword(text))
+    if suffix in _SCRIPTS:
+        is_name = _SCRIPT_NAME.fullmatch(text) is not None
+        return _why_not_in("JavaScript", text, is_name=is_name, is_word=text in _SCRIPT_WORDS)
+    return ""
+
+
+def _why_not_in(language: str, text: str, *, is_name: bool, is_word: bool) -> str:
+    if not is_name:
+        return f"{text} is no name in {language}"
+    return f"{text} is a reserved word in {language}" if is_word else ""

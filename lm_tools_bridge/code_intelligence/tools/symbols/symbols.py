@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import LanguageServer, PositionEncoding
 from lm_tools_bridge.code_intelligence.tools.asking import list_of
 from lm_tools_bridge.code_intelligence.tools.schemas import SYMBOL_KINDS
-from lm_tools_bridge.code_intelligence.tools.symbols import imports, spans
+from lm_tools_bridge.code_intelligence.tools.symbols import spans
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, place_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import path_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
-from lm_tools_bridge.code_intelligence.wire.positions import Span, span_from_server
+from lm_tools_bridge.code_intelligence.wire.positions import Position, Span, span_from_server
 from workspace_server.files.file_gate import OUTSIDE
 from workspace_server.results import clean_text
 
 OUTLINE: Final = "textDocument/documentSymbol"
 MAX_SYMBOLS: Final = 20_000
 MAX_DEPTH: Final = 50
+_SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
+_IMPORT: Final = re.compile(
+    r"^[ \t]*(?:import\b(?!\s*[(.])[^'\"`;]*['\"]|export\s+(?:type\s+)?\{[^}]*\})", re.MULTILINE
+)
+"""An import, or names that are exported from elsewhere or a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +106,8 @@ async def outline(
     for _, (names, raw) in zip(range(MAX_SYMBOLS), entries, strict=False):
         symbol = _symbol(names, raw, path, lines, server.encoding)
         found += [] if symbol is None else [symbol]
-    if path.suffix in imports.SUFFIXES:
-        is_imported = imports.imported(lines)
+    if path.suffix in _SCRIPTS:
+        is_imported = import_finder(lines)
         found = [one for one in found if not is_imported(one.place.span.start)]
     found.sort(key=lambda one: (one.whole.start, -one.whole.end.line))
     if found and server.memo(path) is memo:  # nothing changed meanwhile
@@ -170,3 +178,19 @@ def found_symbol(raw: Mapping[str, Any], texts: Texts, encoding: PositionEncodin
         return None
     at_name = Place(place.path, _at_name(place.span, named[-1], place.lines or ()), place.lines)
     return Symbol(named, kind_name(raw.get("kind")), at_name, place.span)
+
+
+def import_finder(lines: Sequence[str]) -> Callable[[Position], bool]:
+    """Tells of a place in a file of these suffixes whether it is in an import or a list of exports."""
+    found = [match.span() for match in _IMPORT.finditer("\n".join(lines))]
+    if not found:
+        return lambda place: False
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    begins = [begin for begin, _ in found]
+
+    def is_imported(place: Position) -> bool:
+        offset = starts[place.line - 1] + place.column - 1
+        number = bisect_right(begins, offset) - 1
+        return number >= 0 and offset < found[number][1]
+
+    return is_imported

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_tools_bridge.code_intelligence.server_process.server_restarts import (
+from lm_tools_bridge.code_intelligence.server_process.server_supervisor import (
     LOOP_ENDS,
     LOOP_WAIT_S,
     SETTLED_S,

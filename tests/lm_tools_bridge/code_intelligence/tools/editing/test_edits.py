@@ -12,7 +12,7 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.tools.editing.applying import ApplyFailed, apply_changes
 from lm_tools_bridge.code_intelligence.tools.editing.change import FileChange, Planner
-from lm_tools_bridge.code_intelligence.tools.editing.diff import MAX_CHARACTERS, unified
+from lm_tools_bridge.code_intelligence.tools.editing.edit_results import MAX_CHARACTERS, unified
 from lm_tools_bridge.code_intelligence.tools.editing.file_content import Unchangeable
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditRefused, read_workspace_edit

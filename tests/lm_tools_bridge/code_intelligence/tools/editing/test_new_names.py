@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.tools.editing.new_names import why_no_name
+from lm_tools_bridge.code_intelligence.tools.editing.rename_symbol import why_no_name
 
 
 @pytest.mark.parametrize(

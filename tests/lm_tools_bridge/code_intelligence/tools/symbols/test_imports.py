@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.tools.symbols.imports import imported
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import import_finder
 from lm_tools_bridge.code_intelligence.wire.positions import Position
 
 IMPORTS = """\
@@ -35,9 +35,9 @@ def place(lines: list[str], number: int) -> Position:
 
 @pytest.mark.parametrize("number", [number for number, line in enumerate(IMPORTS) if "here" in line])
 def test_a_name_in_an_import_is_no_declaration(number: int) -> None:
-    assert imported(IMPORTS)(place(IMPORTS, number))
+    assert import_finder(IMPORTS)(place(IMPORTS, number))
 
 
 @pytest.mark.parametrize("number", range(len(DECLARATIONS)))
 def test_a_name_beside_an_import_is_one(number: int) -> None:
-    assert not imported(DECLARATIONS)(place(DECLARATIONS, number))
+    assert not import_finder(DECLARATIONS)(place(DECLARATIONS, number))

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
-from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.protocol.internal.launch import Folders
 from lm_tools_bridge.recorder.recorder import Limits, Recorder
 from lm_tools_bridge.recorder.retention import DAY_S
-from lm_tools_bridge.team.team import Team
 from lm_tools_bridge.text.redaction import hide
 from lm_tools_bridge.text.redactor import Redactor, hidden_keys
 from lm_tools_bridge.tokens.control import TokenControl
 from lm_tools_bridge.tokens.gate import TokenGate
 from lm_tools_bridge.tokens.own_token import remove_own_token, renew_own_token
-from manager import __version__
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.services import StartedBy
 from manager.admin.metrics.measures import Measures
@@ -42,6 +38,7 @@ from manager.disk.filesystem import FolderExaminer
 from manager.endpoints.mcp import McpRoutes, OwnTask
 from manager.endpoints.session_requests import SessionEndpoint
 from manager.endpoints.stateless import StatelessEndpoint
+from manager.features import DaemonPart, DaemonStart, make_parts
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
@@ -75,11 +72,10 @@ class Parts:
     control: ControlPlane
     status: Status
     measures: Measures
-    access: Access
     tokens: TokenGate
     token_control: TokenControl
     approvals: ApprovalBoard
-    team: Team
+    features: Mapping[str, DaemonPart]
     installation: Installation
     buffers: ByteBudget
     recorder: Recorder | None
@@ -107,6 +103,7 @@ def assemble(
         started_by: who runs this process.
         streams_end: ends server streams.
     """
+    features = make_parts(DaemonStart(settings, paths, address))
     store = Store(
         paths.state_file,
         set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"),
@@ -188,11 +185,10 @@ def assemble(
             client_processes.notice_ends,
         ),
         Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
-        Access(time.monotonic, lambda: secrets.token_urlsafe(24)),
         tokens,
         TokenControl(tokens, session_manager),
         approvals,
-        Team(paths.config_dir, paths.runtime_dir, address, __version__),
+        features,
         installation,
         forwarder.admission.buffers,
         recorder,

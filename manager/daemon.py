@@ -32,6 +32,7 @@ from manager.assembly import Parts, assemble
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.endpoints.mcp import McpRoutes
+from manager.features import DaemonParts
 from manager.housekeeping import housekeep
 from manager.http.stream_endings import StreamEndings
 from manager.listener.connection_limits import connection_limits
@@ -157,6 +158,9 @@ class Daemon:
         def status() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
+        used = DaemonParts(parts.control, status, parts.measures, parts.approvals, parts.recorder)
+        for feature in parts.features.values():
+            feature.connect(used)
         control = await self._open_control(parts, status, stack)
         servers, runner, tunnel = await self._open_port(parts, status, listener, port)
         parts.control.open_tunnel = tunnel.open
@@ -187,7 +191,8 @@ class Daemon:
         self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
         self.own(parts.installation.run(), "installation")
         self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
-        self.own(parts.team.run(), "team")
+        for name, feature in parts.features.items():
+            self.own(feature.run(), name)
         self.own(housekeep(parts, self._settings.workspace_idle_s), "housekeeping")
         self.own(RemovedRoots(parts.workspaces).run(), "removed roots")
 
@@ -211,8 +216,8 @@ class Daemon:
             return None
         make = partial(
             control_runner, parts.control, status=status, measures=parts.measures.snapshot,
-            access=parts.access, tokens=parts.token_control, approvals=parts.approvals, team=parts.team,
-            paths=self._paths, recorder=parts.recorder,
+            tokens=parts.token_control, approvals=parts.approvals, paths=self._paths, recorder=parts.recorder,
+            features=parts.features.values(),
         )  # fmt: skip
         control = ControlListener(self._paths.control_socket, parts.control, make, self._paths.former_dirs)
         stack.push_async_callback(control.close)
@@ -223,9 +228,8 @@ class Daemon:
         self, parts: Parts, status: ReadStatus, listener: socket.socket | None, port: int
     ) -> tuple[list[asyncio.Server], Runner, TunnelEndpoint]:
         """Listen on the port; the endpoint for other hosts listens once one asks."""
-        cap, routes, board = self._settings.body_limit, parts.routes, parts.approvals
-        app = partial(port_app, parts.control, status, parts.measures, parts.access, board, self._paths)
-        app = partial(app, team=parts.team, recorder=parts.recorder)
+        cap, routes = self._settings.body_limit, parts.routes
+        app = partial(port_app, parts.control, status, parts.measures.snapshot, parts.features.values())
         limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
         rules = AdmissionRules.for_ports([port], body_cap=cap)
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=parts.tokens)
@@ -282,7 +286,8 @@ class Daemon:
                 self._kept.close()  # clients that connect now are refused at once
             systemd.notify(STOPPING=1)
         self.own(end_waiting(parts.approvals, parts.control), "approvals")  # they would use up the drain
-        self.own(parts.team.drain(), "team's calls")
+        for name, feature in parts.features.items():
+            self.own(feature.drain(), f"{name} drains")
         await self._drain(parts.routes, parts.session_manager)
         await parts.registered_servers.close()
         await parts.workspaces.close(keep=self._keep_servers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
@@ -11,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.actions import Means, act
-from lm_tools_bridge.page.acting.command import ServerCommand
 from lm_tools_bridge.page.acting.sign_in import SignIns
-from lm_tools_bridge.page.acting.tool_changes import ToolChanges
 from lm_tools_bridge.page.drawing.html import ASSET_PATHS
 from lm_tools_bridge.page.overview.fragments import page
 from lm_tools_bridge.page.overview.live import LivePages
@@ -23,9 +23,13 @@ from lm_tools_bridge.protocol import sse
 from lm_tools_bridge.recorder.page.lookups import CallLookups
 from lm_tools_bridge.recorder.page.routes import CallPages
 from manager.admin.control.control_messages import read_object, refusal, success
+from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.request_body import read_body
 from manager.admin.control.services import Services
+from manager.admin.control.tool_changes import ToolChanges
 from manager.admin.metrics.history import Moment
+from manager.configuration.paths import Paths
+from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
 
@@ -39,7 +43,57 @@ POLICY: Final = (
 MAX_BODY: Final = 16 * 1024
 BODY_S: Final = 10.0
 PROOF_HEADER: Final = "X-Page-Proof"
+FOR_ANYONE: Final = frozenset(
+    {
+        "GET /page/call", "GET /page/calls", "GET /page/calls/figures", "GET /page/changes",
+        "GET /page/page.css", "GET /page/page.js", "GET /page/project", "GET /page/sessions",
+    }
+)  # fmt: skip
+"""The routes that any program of the user may use: they only show."""
 _KINDS: Final = {"css": "text/css", "js": "text/javascript"}
+
+
+class PagePart(DaemonPart):
+    """Adds the page to the daemon: a page for each server of the port, and tickets at the control socket.
+
+    Attributes:
+        access: who may act.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self.access = Access(time.monotonic, lambda: secrets.token_urlsafe(24))
+        self._paths = paths
+        self._parts: DaemonParts | None = None
+
+    def connect(self, parts: DaemonParts) -> None:
+        """Show these parts."""
+        self._parts = parts
+
+    def port_routes(self) -> AddedRoutes:
+        """The page, what it loads, and what its buttons send."""
+        if self._parts is None:
+            return AddedRoutes()
+        services, status, measures, approvals, recorder = self._parts
+        lookups = CallLookups(
+            self._paths.calls_file, self._paths.logs_dir, None if recorder is None else recorder.write_now
+        )
+        page = Page(
+            services,
+            status,
+            self.access,
+            ServerCommand(self._paths, lambda: services.status().path),
+            lambda: measures.history.moments,
+            lookups=lookups,
+            approvals=approvals,
+            sign_ins=SignIns(self._paths, lambda: services.status().path),
+        )
+        return AddedRoutes(page.routes(), FOR_ANYONE, page.show, page.close)
+
+    def control_routes(self) -> AddedRoutes:
+        """Tickets and sessions."""
+        port = 0 if self._parts is None else self._parts.services.port
+        address = f"http://127.0.0.1:{port}/" if port else None
+        return AddedRoutes(access_routes(self.access, address), FOR_ANYONE)
 
 
 class Page:
@@ -72,12 +126,8 @@ class Page:
         view = await self._projects.view(request.query.get("id", ""))
         return _html(404, unknown_project()) if view is None else _html(200, project_page(view))
 
-    def add_to(self, app: web.Application) -> None:
-        """Add what the page loads and sends, but not the page itself."""
-        app.add_routes(self._routes())
-        app.on_shutdown.append(self._close)
-
-    def _routes(self) -> list[web.RouteDef]:
+    def routes(self) -> list[web.RouteDef]:
+        """What the page loads and sends, but not the page itself."""
         assets = [web.get(path, _asset(name), allow_head=False) for name, path in ASSET_PATHS.items()]
         return [
             *assets,
@@ -88,7 +138,8 @@ class Page:
             web.post("/page/action", self._act),
         ]
 
-    async def _close(self, _: web.Application) -> None:
+    async def close(self, _: web.Application) -> None:
+        """End what runs for open pages."""
         await self._live.close()
         await self._means.sign_ins.close()
 
@@ -113,11 +164,11 @@ class Page:
         message = await _message(request)
         if isinstance(message, web.Response):
             return message
-        secrets = self._access.open_session(str(message.get("ticket")), request.headers.get("User-Agent", ""))
-        if secrets is None:
+        opened = self._access.open_session(str(message.get("ticket")), request.headers.get("User-Agent", ""))
+        if opened is None:
             return _failure(403, "This link was used already or is older than a minute: run lmtb ui again.")
-        response = _json(200, {"ok": True, "proof": secrets.proof})
-        response.set_cookie(self._cookie, secrets.cookie, httponly=True, samesite="Strict", path="/page")
+        response = _json(200, {"ok": True, "proof": opened.proof})
+        response.set_cookie(self._cookie, opened.cookie, httponly=True, samesite="Strict", path="/page")
         return response
 
     async def _act(self, request: web.Request) -> web.Response:

@@ -14,6 +14,7 @@ from lm_tools_bridge.machine.blocked_import import import_unblocked
 from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.machine.own_token import own_headers
 from manager.admin.control.request_body import read_body
+from manager.features import AddedRoutes, DaemonPart
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import logger
 
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "team.json"
 DRAIN_S: Final = 20.0
+FOR_ANYONE: Final = frozenset({"GET /team", "GET /team/offers", "POST /team/{offer}"})
+"""The routes that decide nothing: calls of offers, and what is there."""
 _MAX_BODY: Final = 64 * 1024
 _BODY_S: Final = 10.0
 
 
-class Team:
+class Team(DaemonPart):
     """What the manager has of a team. All methods may be called whether a team was joined or not."""
 
     def __init__(self, config_dir: Path, runtime_dir: Path, address: str, version: str) -> None:
@@ -97,6 +100,14 @@ class Team:
 
         return await reports.preview(self._member, payload)
 
+    def port_routes(self) -> AddedRoutes:
+        """The endpoints of offers."""
+        return AddedRoutes([web.post("/team/{offer}", self.serve)], FOR_ANYONE)
+
+    def control_routes(self) -> AddedRoutes:
+        """The membership, and what is offered."""
+        return AddedRoutes(_control_routes(self), FOR_ANYONE)
+
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer a request for an offer of the team; only those are served that the user uses."""
         use = None if self._member is None else self._member.membership.use(request.match_info["offer"])
@@ -122,13 +133,7 @@ class Team:
             self._member.start()
 
 
-def routes(team: Team) -> list[web.RouteDef]:
-    """The route of the port."""
-    return [web.post("/team/{offer}", team.serve)]
-
-
-def control_routes(team: Team) -> list[web.RouteDef]:
-    """The routes of the control socket."""
+def _control_routes(team: Team) -> list[web.RouteDef]:
 
     async def status(_: web.Request) -> web.Response:
         return web.json_response({"ok": True, **team.status()})

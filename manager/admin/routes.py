@@ -7,7 +7,7 @@ these routes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from lm_tools_bridge.protocol import jsonrpc
@@ -21,7 +21,7 @@ from manager.http import lazy_aiohttp as web
 from manager.logs.log import recent_lines
 
 if TYPE_CHECKING:
-    Handler = Callable[[web.Request], Awaitable[web.Response]]
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     """Answers a GET."""
 
 
@@ -30,13 +30,15 @@ def make_app(
     status: Callable[[], dict[str, Any]],
     measures: TakeSnapshot,
     page: Handler | None = None,
+    for_anyone: Collection[str] = (),
 ) -> web.Application:
     """The application of the port; admission is added by `pages.port_runner`.
 
     Args:
         page: shows the status to browsers; without it, they get JSON too.
+        for_anyone: routes, to be added by features, that decide nothing.
     """
-    app = web.Application(middlewares=[decisions_by_persons()])
+    app = web.Application(middlewares=[decisions_by_persons(for_anyone)])
     app.add_routes(allocate_routes(services))
     app.add_routes(diagnosis_routes(status, measures, slash=True, page=page))
     app.router.add_get("/", _negotiated(_shows(status), page), allow_head=False)
@@ -85,7 +87,7 @@ def _negotiated(as_json: Handler, page: Handler | None) -> Handler:
     if page is None:
         return as_json
 
-    async def show(request: web.Request) -> web.Response:
+    async def show(request: web.Request) -> web.StreamResponse:
         return await (page if _wants_html(request) else as_json)(request)
 
     return show

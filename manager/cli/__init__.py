@@ -30,10 +30,10 @@ def main() -> None:
         from lm_tools_bridge.remote_hosts.cli import serving  # each new line waits for this verb
 
         sys.exit(serving.run())
-    if sys.argv[1:] == ["agent"] and COMPLETE_VARIABLE not in os.environ:
-        from manager.cli import agent_process
+    if COMPLETE_VARIABLE not in os.environ:
+        from manager.features import run_quickly
 
-        agent_process.start_session()
+        run_quickly(" ".join(sys.argv[1:]))
     from manager.cli.verbs import cli
 
     cli(complete_var=COMPLETE_VARIABLE)

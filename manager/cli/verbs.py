@@ -1,8 +1,14 @@
-"""Lists the verbs of `lmtb` with their help lines, and imports the module of a verb when it is used."""
+"""Lists the verbs of `lmtb` with their help lines, and imports the module of a verb when it is used.
+
+Features add verbs (`manager/features.py`): those of a feature are loaded when one is used, and all for the
+overview.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 import click
@@ -12,8 +18,7 @@ from lm_tools_bridge.terminal.colour import has_colour
 from lm_tools_bridge.terminal.command_line import say
 from lm_tools_bridge.terminal.deciding_verbs import (
     DecidingGroup,
-    ForAnyone,
-    if_given,
+    Given,
     never_decides,
     unless_given,
 )
@@ -21,6 +26,7 @@ from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.printable import printable
 from manager import __version__
 from manager.client import Control
+from manager.features import FEATURES, Feature, Verb, verbs_of
 
 _SECTIONS: Final = {
     "The manager": {
@@ -33,11 +39,6 @@ _SECTIONS: Final = {
         ),
         "service": ("manager.cli.service.verb", "Start the manager at login: install, uninstall, status."),
         "status": ("manager.cli.status.show", "Show the state of the manager and its workspaces."),
-        "top": ("lm_tools_bridge.top.verb", "Watch calls, servers and clients live."),
-        "ui": (
-            "lm_tools_bridge.page.ui_verb",
-            "Open the page in a browser: what needs you, projects, calls.",
-        ),
         "token": (
             "lm_tools_bridge.tokens.verb",
             "Make tokens for programs in containers or behind forwarded ports.",
@@ -65,18 +66,12 @@ _SECTIONS: Final = {
     "The workspace of the current folder": {
         "trust": ("manager.cli.workspace.trust", "Review what it brings along, and allow it to run."),
         "untrust": ("manager.cli.workspace.trust", "Revoke its trust."),
-        "adopt": (
-            "lm_tools_bridge.client_setup.cli.adopt",
-            "Move servers of .mcp.json and the like to its workspace.toml.",
-        ),
         "tools": ("manager.cli.workspace.tools", "List, enable, disable and restrict its tools."),
         "servers": (
             "manager.cli.workspace.servers",
             "List, restart and sign in to the sources of its tools.",
         ),
-        "languages": ("manager.cli.workspace.languages", "List its language servers, and what is missing."),
         "call": ("manager.cli.workspace.call", "Call one of its tools."),
-        "agent": ("manager.cli.agent", "Talk to a model that uses its tools."),
     },
     "Everywhere": {
         "connect": ("manager.cli.connect", "Run as a stdio MCP server, for clients without HTTP support."),
@@ -84,23 +79,11 @@ _SECTIONS: Final = {
             "lm_tools_bridge.remote_hosts.cli.verb",
             "Reach projects on other hosts, over ssh and in containers.",
         ),
-        "client": (
-            "lm_tools_bridge.client_setup.cli.verb",
-            "Connect coding agents: add this server to their files.",
-        ),
-        "team": ("lm_tools_bridge.team.cli.verb", "Share workspaces and servers with a team."),
         "secrets": ("manager.cli.workspace.secrets", "Store tokens that servers and tools need."),
-        "doctor": ("lm_tools_bridge.doctor.verb", "Check the installation, and say what to do."),
         "completion": ("manager.cli.completion.verb", "Complete words of this program in bash, zsh or fish."),
-        "uninstall": ("lm_tools_bridge.uninstall.verb", "Remove everything that this program made."),
-        "demo": (
-            "lm_tools_bridge.demo.tour",
-            "Demonstrate every feature on sample workspaces, then clean up.",
-        ),
     },
 }
-"""Verb: (module, which has a command of the verb's name; line for the overview)."""
-_VERBS: Final = {verb: entry for section in _SECTIONS.values() for verb, entry in section.items()}
+"""Verb: (module, which has a command of the verb's name; line for the overview). Features add theirs."""
 _TELL_VERSIONS: Final = frozenset({"up", "serve", "stop", "restart", "service", "status", "connect"})
 """Verbs that tell by themselves if the manager has another version, or must not."""
 _MEANT: Final = {
@@ -108,12 +91,7 @@ _MEANT: Final = {
     **dict.fromkeys(("run", "daemon"), "serve"),
     **dict.fromkeys(("kill", "shutdown", "quit"), "stop"),
     **dict.fromkeys(("upgrade", "update"), "restart, once the new version is installed"),
-    **dict.fromkeys(("install", "add", "setup", "configure"), "client add"),
-    **dict.fromkeys(("remove", "delete", "rm"), "client remove, or uninstall"),
     **dict.fromkeys(("list", "ls", "mcp"), "tools, servers or clients"),
-    **dict.fromkeys(("check", "health", "diagnose", "debug"), "doctor"),
-    **dict.fromkeys(("ps", "monitor", "watch"), "top"),
-    **dict.fromkeys(("import", "migrate", "move"), "adopt"),
     **dict.fromkeys(("login", "auth"), "servers login"),
     **dict.fromkeys(("enable", "disable", "expose", "allow", "deny"), "a verb of tools: lmtb tools --help"),
     "version": "--version",
@@ -127,54 +105,99 @@ class _Verbs(DecidingGroup):
     """The verbs, with near names for a mistyped one, and an overview that imports none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(lines_of_verbs())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _FEATURES:
+            add_verbs_of(_FEATURES[cmd_name])
+        return super().get_command(ctx, cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         options = click.Command.shell_complete(self, ctx, incomplete)
-        verbs = ((verb, line) for verb, (_, line) in _VERBS.items() if verb.startswith(incomplete))
+        verbs = ((verb, line) for verb, line in lines_of_verbs().items() if verb.startswith(incomplete))
         return [*(CompletionItem(verb, help=line) for verb, line in verbs), *options]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
-        if verb not in MODULES and not verb.startswith("-") and not ctx.resilient_parsing:
+        is_verb = verb in MODULES or verb in _FEATURES
+        if not is_verb and not verb.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"there is no verb {printable(verb)!r}{_meant(verb)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, _VERBS))
-        for title, verbs in _SECTIONS.items():
+        width = max(map(len, lines_of_verbs()))
+        for title, lines in overview().items():
             with formatter.section(title):
-                formatter.write_dl([(verb.ljust(width), line) for verb, (_, line) in verbs.items()])
+                formatter.write_dl([(verb.ljust(width), line) for verb, line in lines.items()])
 
 
-MODULES: Final = {
+_FEATURES: Final = {verb: feature for feature in FEATURES for verb in feature.verbs}
+"""Verbs that features add -> their features."""
+MODULES: Final[dict[str, tuple[str, str]]] = {
     verb: (module, verb)
-    for verb, module in ({name: entry[0] for name, entry in _VERBS.items()} | _DETAILS).items()
+    for section in (*_SECTIONS.values(), {verb: (module, "") for verb, module in _DETAILS.items()})
+    for verb, (module, _) in section.items()
 }
-"""Every verb, also those that the overview omits -> its module, and the command's name in it."""
+"""Every verb that was added, also one that the overview omits -> its module, and the command's name in it."""
 
 
-FOR_ANYONE: Final[ForAnyone] = {
+@cache
+def add_verbs_of(feature: Feature) -> tuple[Verb, ...]:
+    """Add the verbs of a feature, unless that was done already; returns them."""
+    verbs = verbs_of(feature)
+    for verb in verbs:
+        MODULES[verb.name] = (verb.module, verb.name)
+        FOR_ANYONE.update(dict.fromkeys(verb.for_anyone, never_decides) | dict(verb.for_anyone_if))
+    return verbs
+
+
+@cache
+def overview() -> dict[str, dict[str, str]]:
+    """The lines of all verbs of the overview, by section, in order."""
+    lines = {title: {verb: line for verb, (_, line) in verbs.items()} for title, verbs in _SECTIONS.items()}
+    left = [verb for feature in FEATURES for verb in add_verbs_of(feature)]
+    while left:
+        # a verb whose predecessor never comes is the last of its section
+        verb = next((verb for verb in left if verb.after in lines[verb.section]), left[0])
+        left.remove(verb)
+        lines[verb.section] = _inserted(lines[verb.section], verb)
+    return lines
+
+
+def _inserted(lines: dict[str, str], verb: Verb) -> dict[str, str]:
+    names = list(lines)
+    place = names.index(verb.after) + 1 if verb.after in lines else len(names)
+    names.insert(place, verb.name)
+    return {name: lines.get(name, verb.line) for name in names}
+
+
+def lines_of_verbs() -> dict[str, str]:
+    """The lines of all verbs of the overview, in order."""
+    return {verb: line for lines in overview().values() for verb, line in lines.items()}
+
+
+def synonyms() -> dict[str, str]:
+    """Words of other programs -> what to write here; what several features mean by one is joined."""
+    meant = dict(_MEANT)
+    for feature in FEATURES:
+        for verb in add_verbs_of(feature):
+            for word, words in verb.synonyms.items():
+                meant[word] = f"{meant[word]}, or {words}" if word in meant else words
+    return meant
+
+
+FOR_ANYONE: Final[dict[str, Callable[[Given], bool]]] = {
     **dict.fromkeys(
         (
-            "agent",
-            "agent acp",
-            "agent list",
-            "agent serve",
             "call",
             "calls",
             "calls export",
             "calls show",
             "calls stats",
-            "client list",
-            "client show",
             "clients",
             "connect",
-            "doctor",
-            "doctor env",
-            "languages",
             "log",
             "record status",
             "remote list",
@@ -188,27 +211,21 @@ FOR_ANYONE: Final[ForAnyone] = {
             "service status",
             "sessions",
             "status",
-            "team offers",
-            "team status",
             "token list",
             "tools",
             "tools why",
-            "top",
             "up",
             "whoami",
             "workspaces",
         ),
         never_decides,
     ),
-    **dict.fromkeys(
-        ("adopt", "client add", "client install", "client remove", "client update"), if_given("dry_run")
-    ),
-    "agent config": lambda given: given["as_json"] and not given["imported"],
     "completion": unless_given("install"),
     "trust": lambda given: given["list_all"] or given["diff"] or (given["as_json"] and not given["yes"]),
-    "ui": if_given("list_all"),
 }
-"""The verbs that programs which we started may run, too; all others decide for the user."""
+"""The verbs that programs which we started may run, too; all others decide for the user.
+
+Features add theirs."""
 
 
 @click.group(
@@ -232,8 +249,8 @@ def cli(ctx: click.Context) -> None:
 
 def _meant(verb: str) -> str:
     """The end of the message about an unknown verb."""
-    other = _MEANT.get(verb.lower())
-    return f"; did you mean {other}?" if other else did_you_mean(verb, _VERBS, count=3)
+    other = synonyms().get(verb.lower())
+    return f"; did you mean {other}?" if other else did_you_mean(verb, lines_of_verbs(), count=3)
 
 
 def _tell_other_version() -> None:

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.approvals.routes import add_approval_routes
-from lm_tools_bridge.page.acting.access import Access
-from lm_tools_bridge.page.acting.command import ServerCommand
-from lm_tools_bridge.page.acting.sign_in import SignIns
-from lm_tools_bridge.page.acting.tool_changes import ToolChanges
-from lm_tools_bridge.page.routes import Page, access_routes
 from lm_tools_bridge.recorder.control_routes import recorded_calls_routes
-from lm_tools_bridge.recorder.page.lookups import CallLookups
 from lm_tools_bridge.recorder.recorder import Recorder
-from lm_tools_bridge.team.team import Team
-from lm_tools_bridge.team.team import control_routes as team_control_routes
-from lm_tools_bridge.team.team import routes as team_routes
 from lm_tools_bridge.tokens.control import TokenControl
 from manager.admin.control.control_socket import make_control_app
+from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.renewals import Renewals
 from manager.admin.control.services import Services
-from manager.admin.metrics.measures import Measures, TakeSnapshot
+from manager.admin.control.tool_changes import ToolChanges
+from manager.admin.metrics.measures import TakeSnapshot
 from manager.admin.routes import diagnosis_routes, make_app
 from manager.configuration.paths import Paths
+from manager.features import AddedRoutes, DaemonPart
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
@@ -53,36 +47,29 @@ _server_log = logging.getLogger("manager.listener.aiohttp")
 _server_log.addFilter(OncePerSecond())
 
 
-def port_app(  # noqa: PLR0917  each is shown or used by a route
+def port_app(
     services: Services,
     status: Callable[[], dict[str, Any]],
-    measures: Measures,
-    access: Access,
-    approvals: ApprovalBoard,
-    paths: Paths,
-    *,
-    team: Team,
-    recorder: Recorder | None,
+    measures: TakeSnapshot,
+    features: Iterable[DaemonPart] = (),
 ) -> web.Application:
-    """Make the port's application: diagnosis for programs, the page for browsers."""
-    command = ServerCommand(paths, lambda: services.status().path)
-    sign_ins = SignIns(paths, lambda: services.status().path)
-    write_now = None if recorder is None else recorder.write_now
-    lookups = CallLookups(paths.calls_file, paths.logs_dir, write_now)
-    page = Page(
-        services,
-        status,
-        access,
-        command,
-        lambda: measures.history.moments,
-        lookups=lookups,
-        approvals=approvals,
-        sign_ins=sign_ins,
-    )
-    app = make_app(services, status, measures.snapshot, page.show)
-    page.add_to(app)
-    app.add_routes(team_routes(team))
+    """Make the port's application: diagnosis for programs, and what features serve."""
+    added = [feature.port_routes() for feature in features]
+    page = next((each.overview for each in added if each.overview is not None), None)
+    app = make_app(services, status, measures, page, _for_anyone(added))
+    _add(app, added)
     return app
+
+
+def _for_anyone(added: Iterable[AddedRoutes]) -> frozenset[str]:
+    return frozenset[str]().union(*(each.for_anyone for each in added))
+
+
+def _add(app: web.Application, added: Iterable[AddedRoutes]) -> None:
+    for each in added:
+        app.add_routes(each.routes)
+        if each.close is not None:
+            app.on_shutdown.append(each.close)
 
 
 def port_runner(app: web.Application, connections: Connections) -> web.AppRunner:
@@ -118,22 +105,21 @@ def control_runner(
     renewals: Renewals,
     status: Callable[[], dict[str, Any]],
     measures: TakeSnapshot,
-    access: Access,
     *,
     tokens: TokenControl,
     approvals: ApprovalBoard,
-    team: Team,
     paths: Paths,
     recorder: Recorder | None,
+    features: Iterable[DaemonPart] = (),
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
-    app = make_control_app(services, renewals)
+    added = [feature.control_routes() for feature in features]
+    app = make_control_app(services, renewals, _for_anyone(added))
     app.add_routes(diagnosis_routes(status, measures))
     add_approval_routes(app, approvals, services)
     command = ServerCommand(paths, lambda: services.status().path)
     app.add_routes(ToolChanges(services, command).routes())
-    app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/" if services.port else None))
     app.add_routes(tokens.routes())
-    app.add_routes(team_control_routes(team))
     app.add_routes(recorded_calls_routes(recorder))
+    _add(app, added)
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import click
 
-from manager.cli.verbs import MODULES, cli
+from manager.cli.verbs import MODULES, cli, lines_of_verbs
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every command that does something by itself, with what a person types for it."""
     context = click.Context(cli)
-    for verb in MODULES:
+    lines_of_verbs()  # adds those of features
+    for verb in list(MODULES):
         command = cli.get_command(context, verb)
         assert command is not None
         if not isinstance(command, click.Group) or command.invoke_without_command:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from lm_tools_bridge.page.acting.command import understood
+from manager.admin.control.project_command import understood
 from manager.configuration.paths import Paths
 from manager.server_command import server_command
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lm_tools_bridge.page.acting.command import ServerCommand
 from lm_tools_bridge.page.project.selection import (
     Project,
     ProjectView,
@@ -16,6 +15,7 @@ from lm_tools_bridge.page.project.selection import (
     waiting_for_trust,
 )
 from lm_tools_bridge.protocol.errors import Refusal
+from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.services import Services
 from manager.status_reading.responses import json_object
 from manager.status_reading.workspaces import merged_workspaces

@@ -8,7 +8,7 @@ see `allocate.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -45,10 +45,15 @@ if TYPE_CHECKING:
 _Message = TypeVar("_Message")
 
 
-def make_control_app(services: Services, renewals: Renewals) -> web.Application:
+def make_control_app(
+    services: Services, renewals: Renewals, for_anyone: Collection[str] = ()
+) -> web.Application:
     """The control socket's application. Further routes may be added before it is started.
 
     Heartbeats that say nothing new are answered before it (`manager/listener/control_connection.py`).
+
+    Args:
+        for_anyone: routes, to be added by features, that decide nothing.
     """
 
     @web.middleware
@@ -64,7 +69,7 @@ def make_control_app(services: Services, renewals: Renewals) -> web.Application:
         response.headers["Server"] = f"lm-tools-bridge/{__version__}"
         return response
 
-    app = web.Application(middlewares=[guard, decisions_by_persons()])
+    app = web.Application(middlewares=[guard, decisions_by_persons(for_anyone)])
     app.add_routes(control_routes(services, renewals))
     return app
 

@@ -6,6 +6,7 @@ no model decides through one. A new route therefore decides until it is listed h
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from manager.admin.control.control_messages import refuse_own_child
@@ -18,8 +19,7 @@ FOR_ANYONE: Final = frozenset(
     {
         # what runs here, on both
         "GET /health", "GET /list", "GET /mcp/health", "GET /mcp/log", "GET /mcp/log/", "GET /mcp/status",
-        "GET /mcp/status/", "GET /metrics", "GET /page/sessions", "GET /status", "GET /team",
-        "GET /team/offers",
+        "GET /mcp/status/", "GET /metrics", "GET /status",
         # servers that register themselves
         "POST /allocate", "POST /bye", "POST /heartbeat",
         # questions about workspaces; each makes the server start at most
@@ -30,22 +30,26 @@ FOR_ANYONE: Final = frozenset(
         "POST /recorded/write",
         # lists the lines to other hosts; its handler refuses changes
         "POST /lines",
-        # the page, which any program of the user may read, and calls of offers
-        "GET /", "GET /page/call", "GET /page/calls", "GET /page/calls/figures", "GET /page/changes",
-        "GET /page/page.css", "GET /page/page.js", "GET /page/project", "POST /team/{offer}",
+        # what browsers see first, which any program of the user may read
+        "GET /",
     }
 )  # fmt: skip
-"""Method and path of each."""
+"""Method and path of each. Features add theirs (`manager/features.py`)."""
 
 
-def decisions_by_persons() -> Middleware:
-    """The middleware that asks who decides; for each application that has routes of this user's manager."""
+def decisions_by_persons(others_for_anyone: Collection[str] = ()) -> Middleware:
+    """The middleware that asks who decides; for each application that has routes of this user's manager.
+
+    Args:
+        others_for_anyone: further routes that every program may use.
+    """
+    for_anyone = FOR_ANYONE.union(others_for_anyone)
 
     @web.middleware
     async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         method = "GET" if request.method == "HEAD" else request.method
-        if resource is not None and f"{method} {resource.canonical}" not in FOR_ANYONE:
+        if resource is not None and f"{method} {resource.canonical}" not in for_anyone:
             refused = await refuse_own_child(request)
             if refused is not None:
                 return refused

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from lm_tools_bridge.page.acting.command import ServerCommand
 from lm_tools_bridge.protocol import names
+from manager.admin.control.project_command import ServerCommand
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.http.event_stream import next_message
 from support.processes.timeouts import within

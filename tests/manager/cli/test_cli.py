@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from manager import __version__, exit_codes
-from manager.cli.verbs import _MEANT, _VERBS, cli
+from manager.cli.verbs import cli, lines_of_verbs, synonyms
 from support.commands import commands
 
 FOLDER_VERBS = {"adopt", "tools", "servers", "call", "log", "trust", "untrust"}
@@ -55,11 +55,11 @@ def test_overview_names_every_verb(run: Any) -> None:
     result = run("--help")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    for verb, (_, text) in _VERBS.items():
+    for verb, text in lines_of_verbs().items():
         assert [line for line in lines if line.split() == [verb, *text.split()]], verb
 
 
-@pytest.mark.parametrize("verb", _VERBS)
+@pytest.mark.parametrize("verb", lines_of_verbs())
 def test_every_verb_explains_itself(run: Any, verb: str) -> None:
     result = run(verb, "--help")
     assert result.exit_code == 0
@@ -159,6 +159,7 @@ def test_a_mistyped_verb_is_refused_with_the_nearest_ones(verb: str, hint: str |
 
 
 def test_words_of_other_programs_lead_to_verbs_that_exist() -> None:
-    assert _MEANT.keys().isdisjoint(_VERBS)
-    for meant in _MEANT.values():
-        assert meant.replace(",", "").split()[0] in {*_VERBS, "--version", "a"}, meant
+    verbs = lines_of_verbs()
+    assert synonyms().keys().isdisjoint(verbs)
+    for meant in synonyms().values():
+        assert meant.replace(",", "").split()[0] in {*verbs, "--version", "a"}, meant

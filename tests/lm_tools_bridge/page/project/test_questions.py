@@ -11,10 +11,10 @@ from unittest.mock import create_autospec
 import aiohttp
 import pytest
 
-from lm_tools_bridge.page.acting.command import ServerCommand
 from lm_tools_bridge.page.project import fragments
 from lm_tools_bridge.page.project.questions import Projects
 from manager.admin.control.control_plane import ControlPlane
+from manager.admin.control.project_command import ServerCommand
 from support.clients.page_client import opened, posted
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, manager_paths

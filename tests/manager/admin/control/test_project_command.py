@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.page.acting import command
-from lm_tools_bridge.page.acting.command import ServerCommand
+from manager.admin.control import project_command as command
+from manager.admin.control.project_command import ServerCommand
 from support.processes.managers.manager_in_process import make_project, manager_paths
 
 

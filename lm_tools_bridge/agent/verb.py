@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from lm_tools_bridge.agent.replacing import become, command_line, is_installed
 from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option
-from manager.cli.agent_process import become, command_line, is_installed
 from manager.cli.output.manager_access import user_paths
 
 _EXTRA: Final = "agent"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.page.acting.tool_changes import MAX_PATH, NotChanged, changed_there
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from manager.admin.control.tool_changes import MAX_PATH, NotChanged, changed_there
 
 ROOT = "ssh://build/srv/my app"
 ABOUT = {"tool": "run"}

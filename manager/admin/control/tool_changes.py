@@ -10,11 +10,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.page.acting.command import CHANGES, ServerCommand
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.remote_hosts.address import RemoteAddress, parse_address
 from lm_tools_bridge.text.printable import printable
 from manager.admin.control.control_messages import read_object, refusal, success
+from manager.admin.control.project_command import CHANGES, ServerCommand
 from manager.admin.control.services import Services
 from manager.disk.folder import CwdProblem
 from manager.http import lazy_aiohttp as web

@@ -1,0 +1,35 @@
+"""Adds the verbs `lmtb client` and `lmtb adopt`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lm_tools_bridge.terminal.deciding_verbs import if_given
+from manager.features import Verb
+
+VERBS: Final = (
+    Verb(
+        "adopt",
+        "lm_tools_bridge.client_setup.cli.adopt",
+        "Move servers of .mcp.json and the like to its workspace.toml.",
+        section="The workspace of the current folder",
+        after="untrust",
+        for_anyone_if={"adopt": if_given("dry_run")},
+        synonyms=dict.fromkeys(("import", "migrate", "move"), "adopt"),
+    ),
+    Verb(
+        "client",
+        "lm_tools_bridge.client_setup.cli.verb",
+        "Connect coding agents: add this server to their files.",
+        section="Everywhere",
+        after="remote",
+        for_anyone=("client list", "client show"),
+        for_anyone_if=dict.fromkeys(
+            ("client add", "client install", "client remove", "client update"), if_given("dry_run")
+        ),
+        synonyms={
+            **dict.fromkeys(("install", "add", "setup", "configure"), "client add"),
+            **dict.fromkeys(("remove", "delete", "rm"), "client remove"),
+        },
+    ),
+)

@@ -1,0 +1,179 @@
+"""Lists the features of the manager and of its command line, and defines what a feature may add to them.
+
+A feature is a folder of `lm_tools_bridge` and its line in `FEATURES`; nothing else of the manager names it.
+Its entry module, such as `lm_tools_bridge/page/feature.py`, is loaded when it is needed, and loads the rest
+when that is needed. It has:
+
+    VERBS             the verbs that the feature adds to `lmtb`, as `Verb`
+    make_part(start)  what it adds to the daemon, as `DaemonPart`
+    run_quickly()     runs its `quick_verb`, and returns if click has to run it
+
+Without the folder and the line, the feature is gone. One that uses another asks `has_feature` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from lm_tools_bridge.approvals.board import ApprovalBoard
+    from lm_tools_bridge.recorder.recorder import Recorder
+    from manager.admin.control.services import Services
+    from manager.admin.metrics.measures import Measures
+    from manager.configuration.paths import Paths
+    from manager.configuration.settings import Settings
+    from manager.http import lazy_aiohttp as web
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature, and when its entry module is needed.
+
+    Attributes:
+        name: its folder in `lm_tools_bridge`.
+        verbs: its verbs of `lmtb`.
+        is_in_daemon: whether it adds something to the daemon.
+        quick_verb: the words of a command line that it runs without click, which is slow to load.
+    """
+
+    name: str
+    verbs: tuple[str, ...] = ()
+    is_in_daemon: bool = False
+    quick_verb: str = ""
+
+    def load(self) -> Any:
+        """Its entry module."""
+        return import_module(f"lm_tools_bridge.{self.name}.feature")
+
+
+FEATURES: Final = (
+    Feature("agent", verbs=("agent",), quick_verb="agent"),
+    Feature("client_setup", verbs=("adopt", "client")),
+    Feature("code_intelligence", verbs=("languages",)),
+    Feature("demo", verbs=("demo",)),
+    Feature("doctor", verbs=("doctor",)),
+    Feature("page", verbs=("ui",), is_in_daemon=True),
+    Feature("team", verbs=("team",), is_in_daemon=True),
+    Feature("top", verbs=("top",)),
+    Feature("uninstall", verbs=("uninstall",)),
+)
+
+
+def has_feature(name: str) -> bool:
+    """Whether a feature is part of this program."""
+    return any(feature.name == name for feature in FEATURES)
+
+
+# -- verbs ------------------------------------------------------------------------------------------------
+
+
+class Verb(NamedTuple):
+    """A verb of `lmtb` that a feature adds.
+
+    Attributes:
+        name: of the verb, and of the command in its module.
+        module: loaded when the verb is used.
+        line: describes it in the overview.
+        section: of the overview.
+        after: the verb that it follows there; without that verb, it is the last of its section.
+        for_anyone: the words of verbs that decide nothing (`lm_tools_bridge/terminal/deciding_verbs.py`).
+        for_anyone_if: the same for verbs that decide or not, as their options say.
+        synonyms: words of other programs for it -> what to write here.
+    """
+
+    name: str
+    module: str
+    line: str
+    section: str
+    after: str
+    for_anyone: tuple[str, ...] = ()
+    for_anyone_if: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {}
+    synonyms: Mapping[str, str] = {}
+
+
+def verbs_of(feature: Feature) -> tuple[Verb, ...]:
+    """The verbs that a feature adds."""
+    verbs: tuple[Verb, ...] = feature.load().VERBS if feature.verbs else ()
+    return verbs
+
+
+def run_quickly(words: str) -> None:
+    """Run a quick verb; returns if these words are none, or if click has to run them."""
+    for feature in FEATURES:
+        if words and feature.quick_verb == words:
+            feature.load().run_quickly()
+
+
+# -- the daemon -------------------------------------------------------------------------------------------
+
+
+class DaemonStart(NamedTuple):
+    """What a feature may know before the daemon has any part.
+
+    Attributes:
+        address: the URL of the manager's MCP endpoint.
+    """
+
+    settings: Settings
+    paths: Paths
+    address: str
+
+
+class DaemonParts(NamedTuple):
+    """The parts of the daemon that features use."""
+
+    services: Services
+    status: Callable[[], dict[str, Any]]
+    measures: Measures
+    approvals: ApprovalBoard
+    recorder: Recorder | None
+
+
+class AddedRoutes(NamedTuple):
+    """Routes of a feature.
+
+    Attributes:
+        routes: what it serves.
+        for_anyone: method and path of those that decide nothing (`manager/admin/control/decisions.py`).
+        overview: shows the state of the manager to browsers.
+        close: called when the server of the routes stops.
+    """
+
+    routes: Sequence[web.RouteDef] = ()
+    for_anyone: frozenset[str] = frozenset()
+    overview: Handler | None = None
+    close: Callable[[web.Application], Awaitable[None]] | None = None
+
+
+class DaemonPart:
+    """What a feature adds to the daemon. A feature overrides what it needs.
+
+    The daemon makes it before its own parts, connects it to them, and runs it once requests are answered.
+    """
+
+    def connect(self, parts: DaemonParts) -> None:
+        """Use these parts of the daemon from now on."""
+
+    async def run(self) -> None:
+        """Work beside requests until the daemon cancels this."""
+
+    async def drain(self) -> None:
+        """Take no new calls, and let those end that run: the daemon stops."""
+
+    def port_routes(self) -> AddedRoutes:
+        """What it serves at the manager's port; called once for each server of the same routes."""
+        return AddedRoutes()
+
+    def control_routes(self) -> AddedRoutes:
+        """What it serves at the control socket."""
+        return AddedRoutes()
+
+
+def make_parts(start: DaemonStart) -> dict[str, DaemonPart]:
+    """The parts that features add to the daemon, by the names of the features."""
+    return {feature.name: feature.load().make_part(start) for feature in FEATURES if feature.is_in_daemon}

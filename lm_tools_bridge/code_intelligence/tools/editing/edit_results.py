@@ -102,7 +102,7 @@ def _refuse_repetition(changes: Sequence[FileChange], texts: Texts, said: str) -
 def _result(
     workplace: Workplace, proposal: Proposal, changes: Sequence[FileChange], *, applied: bool
 ) -> ToolResult:
-    diff = _unified_diff(changes, workplace.workspace)
+    diff = unified_diff(changes, workplace.workspace)
     structured = {
         **proposal.about,
         "applied": applied,
@@ -139,7 +139,7 @@ class _Diff:
     truncated: bool
 
 
-def _unified_diff(changes: Sequence[FileChange], workspace: Workspace) -> _Diff:
+def unified_diff(changes: Sequence[FileChange], workspace: Workspace) -> _Diff:
     """The diff of all changes."""
     kept: list[str] = []
     size = 0

@@ -12,7 +12,7 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.tools.editing.applying import ApplyFailed, apply_changes
 from lm_tools_bridge.code_intelligence.tools.editing.change import FileChange, Planner
-from lm_tools_bridge.code_intelligence.tools.editing.edit_results import MAX_CHARACTERS, unified
+from lm_tools_bridge.code_intelligence.tools.editing.edit_results import MAX_CHARACTERS, unified_diff
 from lm_tools_bridge.code_intelligence.tools.editing.file_content import Unchangeable
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditRefused, read_workspace_edit
@@ -198,7 +198,7 @@ def test_a_folder_that_becomes_a_link_between_plan_and_deed_is_left_alone(
 
 def test_the_diff_shows_every_change(root: Path) -> None:
     changes = plan(root, edit(root / "a.txt", ONE), {"kind": "delete", "uri": to_uri(root / "b.txt")})
-    assert unified(changes, Workspace.of(root)).text == "\n".join(
+    assert unified_diff(changes, Workspace.of(root)).text == "\n".join(
         [
             "--- a/proj/a.txt",
             "+++ b/proj/a.txt",
@@ -219,8 +219,8 @@ def test_the_diff_shows_every_change(root: Path) -> None:
 def test_a_long_diff_is_cut_and_a_huge_file_not_compared(root: Path) -> None:
     write_tree(root, {"a.txt": "x\n" * 15_000, "b.txt": "line\n" * 8_000})
     new = [(at(number, 0, number, 1), "y") for number in range(0, 8_000, 2)]
-    huge = unified(plan(root, edit(root / "a.txt", (at(0, 0, 0, 1), "y"))), Workspace.of(root))
+    huge = unified_diff(plan(root, edit(root / "a.txt", (at(0, 0, 0, 1), "y"))), Workspace.of(root))
     assert huge.text.endswith("@@ 15001 lines become 15001; not compared @@")
-    long = unified(plan(root, edit(root / "b.txt", *new)), Workspace.of(root))
+    long = unified_diff(plan(root, edit(root / "b.txt", *new)), Workspace.of(root))
     assert long.truncated
     assert len(long.text) <= MAX_CHARACTERS + 100

@@ -114,7 +114,9 @@ def assemble(
     fork_server = ForkServerSupervisor(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
-    approvals = ApprovalBoard(Redactor(hidden_keys(settings.record_hidden_keys)).counted_text)
+    approvals = ApprovalBoard(
+        Redactor(hidden_keys(settings.record_hidden_keys)).counted_text, settings.approval_wait_s
+    )
     recorder = _recorder(settings, paths) if settings.record_calls else None
     dependencies = Dependencies(
         settings,
@@ -162,6 +164,8 @@ def assemble(
         clients=clients,
         client_processes=client_processes,
     )
+    control = ControlPlane(port, workspaces, registered_servers, stop, started_by, os.environ.get("PATH"))
+    approvals.services = control
     return Parts(
         store,
         registered_servers,
@@ -170,7 +174,7 @@ def assemble(
         session_manager,
         upstream_subscriptions,
         routes,
-        ControlPlane(port, workspaces, registered_servers, stop, started_by, os.environ.get("PATH")),
+        control,
         Status(
             workspaces,
             registered_servers,

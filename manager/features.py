@@ -19,13 +19,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from lm_tools_bridge.approvals.board import ApprovalBoard
     from lm_tools_bridge.recorder.recorder import Recorder
     from manager.admin.control.services import Services
     from manager.admin.metrics.measures import Measures
     from manager.configuration.paths import Paths
     from manager.configuration.settings import Settings
     from manager.http import lazy_aiohttp as web
+    from manager.waiting_calls import WaitingCalls
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -130,7 +130,7 @@ class DaemonParts(NamedTuple):
     services: Services
     status: Callable[[], dict[str, Any]]
     measures: Measures
-    approvals: ApprovalBoard
+    waiting_calls: WaitingCalls
     recorder: Recorder | None
 
 

@@ -1,7 +1,8 @@
 """Knows which calls of all workspaces wait for a person, as their servers report them on the lifelines.
 
-The server of a workspace decides which answer came first. Here the calls are shown, and sessions are told of
-an answer from elsewhere. The managers on other hosts report those there. Nothing survives the manager.
+The server of a workspace decides which answer came first. Here the calls are shown, answers are taken to the
+servers, and sessions are told of an answer from elsewhere. The managers on other hosts report those there.
+Nothing survives the manager.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lm_tools_bridge.approvals.waiting_call import (
-    ReportedApproval,
-    ReportedCall,
-    WaitingCall,
-    id_here,
-    is_named,
-)
+from lm_tools_bridge.approvals.waiting_call import WaitingCall, id_here, is_named
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.errors import Refusal
+from manager.status_reading.responses import json_object
+from manager.waiting_calls import UNKNOWN_END, AnswerResult, ReportedApproval, ReportedCall
+
+if TYPE_CHECKING:
+    from manager.admin.control.services import Services
 
 MOST_CALLS: Final = 64
 """Calls of a server that are known; a server does not let more wait."""
@@ -32,9 +33,6 @@ MOST_ENDED: Final = 128
 """Calls that no longer wait and of which is still known how that came, of each host."""
 MAX_NAME: Final = 200
 """Longest name of a tool or client that is shown, in characters."""
-UNKNOWN_END: Final = "no such call waits, or no longer: its client answered, or it ended"
-
-
 _reports: Final = msgspec.json.Decoder(dict[str, list[ReportedApproval]])
 
 
@@ -43,17 +41,21 @@ def _as_it_is(text: str) -> tuple[str, int]:
 
 
 class ApprovalBoard:
-    """The calls that wait for a person.
+    """The calls that wait for a person; `WaitingCalls`.
 
     Args:
         redact: hides secrets in a question, and says how many.
+        wait_s: seconds that a call waits here for an answer if its client cannot be asked; 0 refuses it.
 
     Attributes:
         changes: how often servers reported something.
+        services: takes answers to the servers. The daemon sets it before it serves requests.
     """
 
-    def __init__(self, redact: Callable[[str], tuple[str, int]] = _as_it_is) -> None:
+    def __init__(self, redact: Callable[[str], tuple[str, int]] = _as_it_is, wait_s: float = 0.0) -> None:
         self.changes = 0
+        self.wait_s = wait_s
+        self.services: Services | None = None
         self._redact = redact
         self._reported: dict[str, dict[str, WaitingCall]] = {}
         self._watched: dict[str, asyncio.Future[None]] = {}
@@ -154,10 +156,42 @@ class ApprovalBoard:
             for one in self.waiting()
         ]
 
+    def questions(self) -> list[dict[str, Any]]:
+        """The same with arguments and without ages, for the person who answers."""
+        return [one.as_json(with_question=True) for one in self.waiting()]
+
     def find(self, identity: str) -> WaitingCall | None:
         """The call with this id, if it can be answered. An id may be shortened, if one call has it."""
         found = [one for one in self.waiting() if one.is_named(identity)]
         return found[0] if len(found) == 1 else None
+
+    async def answer(self, identity: str, *, approve: bool, where: str) -> AnswerResult:
+        """Answer a call that waits; the first answer counts.
+
+        Args:
+            where: where the person answered, such as "on the page".
+        """
+        waiting = self.find(identity)
+        if waiting is None or self.services is None:
+            return self._gone(identity)
+        identity = waiting.call.id
+        subject = f"{waiting.reported.id}.{'yes' if approve else 'no'}"
+        reply = await self.services.ask_server(waiting.root, "answer_approval", subject)
+        if isinstance(reply, Refusal):
+            if reply.delivered == "unknown":
+                text = f"It is unknown whether this answer counts: {reply.message}."
+                return AnswerResult(False, "unknown", text)
+            return AnswerResult(False, "gone", f"Nothing was changed: {reply.message}.")
+        outcome = str((json_object(reply) or {}).get("outcome"))
+        if outcome not in {"approved", "denied"}:
+            return self._gone(identity)
+        self.note_answer(identity, f"{outcome} {where}", approved=approve)
+        row = waiting.as_json(with_question=False)
+        return AnswerResult(True, outcome, _effect(waiting, approve=approve), row)
+
+    def _gone(self, identity: str) -> AnswerResult:
+        how = self.how_ended(identity) or UNKNOWN_END
+        return AnswerResult(False, "gone", f"Nothing was changed: {how}.")
 
     def how_ended(self, identity: str) -> str | None:
         """How it came that a call no longer waits; None if it is unknown."""
@@ -219,3 +253,12 @@ class ApprovalBoard:
         told = self._watched.get(identity)
         if told is not None and not told.done():
             told.set_result(None)
+
+
+def _effect(call: WaitingCall, *, approve: bool) -> str:
+    tool = call.call.tool if call.host is None else f"{call.call.tool} on {call.host}"
+    if not approve:
+        return f"{tool} was denied."
+    if call.call.waits:
+        return f"{tool} was approved, once."
+    return f"{tool} was approved, once; it runs when its client sends the call again."

@@ -9,32 +9,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from lm_tools_bridge.approvals.answers import answer
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.approvals.stream import ApprovalStream
 from manager.admin.control.control_messages import read_object, refusal, success
-from manager.admin.control.services import Services
 from manager.http import lazy_aiohttp as web
 
 _ANSWERS: Final = {"yes": True, "no": False}
 
 
-def add_approval_routes(app: web.Application, board: ApprovalBoard, services: Services) -> None:
+def add_approval_routes(app: web.Application, board: ApprovalBoard) -> None:
     """Add the routes to the control socket's application."""
     stream = ApprovalStream(board)
     app.on_shutdown.append(stream.close)
     app.add_routes(
         [
-            *_routes(board, services),
+            *_routes(board),
             web.get("/approvals/changes", stream.serve),
         ]
     )
 
 
-def _routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
+def _routes(board: ApprovalBoard) -> list[web.RouteDef]:
     async def listed(request: web.Request) -> web.Response:
-        rows = [one.as_json(with_question=True) for one in board.waiting()]
-        return success(approvals=rows, ended=board.ended())
+        return success(approvals=board.questions(), ended=board.ended())
 
     async def answered(request: web.Request) -> web.Response:
         message = await read_object(request)
@@ -43,9 +40,8 @@ def _routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
         identity, approve = message.get("id"), message.get("approve")
         if not isinstance(identity, str) or not isinstance(approve, bool):
             return refusal(400, "invalid_answer")
-        result = await answer(board, services, identity, approve=approve, where="in a terminal")
-        call = None if result.call is None else result.call.as_json(with_question=False)
-        return success(counts=result.ok, outcome=result.outcome, message=result.text, approval=call)
+        result = await board.answer(identity, approve=approve, where="in a terminal")
+        return success(counts=result.ok, outcome=result.outcome, message=result.text, approval=result.call)
 
     async def answered_elsewhere(request: web.Request) -> web.Response:
         """An answer that a person gave to the manager on another host, as a workspace server gets it."""
@@ -56,7 +52,7 @@ def _routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
         found = board.find(identity)
         if word not in _ANSWERS or (found is not None and found.host is not None):
             return refusal(400, "invalid_answer")
-        result = await answer(board, services, identity, approve=_ANSWERS[word], where="on another host")
+        result = await board.answer(identity, approve=_ANSWERS[word], where="on another host")
         return success(outcome=result.outcome)
 
     return [

@@ -1,4 +1,4 @@
-"""A call that waits for a person: as its server reported it, and as it is shown. Pure."""
+"""A call that waits for a person, as it is shown. Pure."""
 
 from __future__ import annotations
 
@@ -7,36 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol.internal.request_state import SHORT_ID
+from manager.waiting_calls import ReportedApproval
 
 BEFORE_ID: Final = ":"
 """Between the name of a host and the id that a call has there. No id contains it."""
-
-
-class ReportedApproval(msgspec.Struct, frozen=True):
-    """A call as its server reports it; times are in seconds since 1970.
-
-    Attributes:
-        question: the tool and its arguments.
-        waits: whether the call waits in its server; else its client was asked, and repeats it.
-        approved: the answer from elsewhere, which a call that does not wait has not taken yet.
-    """
-
-    id: str
-    tool: str
-    client: str
-    question: str
-    since: float
-    until: float
-    waits: bool
-    approved: bool | None = None
-
-
-class ReportedCall(msgspec.Struct, frozen=True):
-    """A call, and the project that it is of."""
-
-    workspace: str
-    root: str
-    call: ReportedApproval
 
 
 class WaitingCall(msgspec.Struct, frozen=True):

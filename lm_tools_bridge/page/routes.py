@@ -10,7 +10,6 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.actions import Means, act
 from lm_tools_bridge.page.acting.sign_in import SignIns
@@ -32,6 +31,7 @@ from manager.configuration.paths import Paths
 from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
+from manager.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Any]
@@ -73,7 +73,7 @@ class PagePart(DaemonPart):
         """The page, what it loads, and what its buttons send."""
         if self._parts is None:
             return AddedRoutes()
-        services, status, measures, approvals, recorder = self._parts
+        services, status, measures, waiting_calls, recorder = self._parts
         lookups = CallLookups(
             self._paths.calls_file, self._paths.logs_dir, None if recorder is None else recorder.write_now
         )
@@ -84,7 +84,7 @@ class PagePart(DaemonPart):
             ServerCommand(self._paths, lambda: services.status().path),
             lambda: measures.history.moments,
             lookups=lookups,
-            approvals=approvals,
+            waiting_calls=waiting_calls,
             sign_ins=SignIns(self._paths, lambda: services.status().path),
         )
         return AddedRoutes(page.routes(), FOR_ANYONE, page.show, page.close)
@@ -108,14 +108,14 @@ class Page:
         moments: Callable[[], Sequence[Moment]],
         *,
         lookups: CallLookups,
-        approvals: ApprovalBoard,
+        waiting_calls: WaitingCalls,
         sign_ins: SignIns,
     ) -> None:
-        self._means = Means(services, ToolChanges(services, command), approvals, access, sign_ins)
+        self._means = Means(services, ToolChanges(services, command), waiting_calls, access, sign_ins)
         self._projects = Projects(services, status, command)
         self._access = access
         self._calls = CallPages(lookups, lambda: status().get("recorder"), _html)
-        self._live = LivePages(services, partial(_completed, status, approvals, access), moments)
+        self._live = LivePages(services, partial(_completed, status, waiting_calls, access), moments)
         self._cookie = f"lmtb-page-{services.port}"
 
     async def show(self, _: web.Request) -> web.Response:
@@ -184,11 +184,10 @@ class Page:
 
 
 def _completed(
-    status: Callable[[], dict[str, Any]], approvals: ApprovalBoard, access: Access
+    status: Callable[[], dict[str, Any]], waiting_calls: WaitingCalls, access: Access
 ) -> dict[str, Any]:
     """The status with the arguments of calls that wait, which a person has to see, and who may act."""
-    waiting = [one.as_json(with_question=True) for one in approvals.waiting()]
-    return {**status(), "approvals": waiting, "browsers": access.as_json()}
+    return {**status(), "approvals": waiting_calls.questions(), "browsers": access.as_json()}
 
 
 def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
-from lm_tools_bridge.approvals.waiting_call import ReportedApproval, ReportedCall
 from lm_tools_bridge.protocol import sse
 from lm_tools_bridge.remote_hosts.address import RemoteAddress
 from lm_tools_bridge.remote_hosts.link import Link
 from lm_tools_bridge.text.printable import printable
 from manager.supervision.workspace import Workspace
 from manager.upstream.failures import UpstreamFailure
+from manager.waiting_calls import ReportedApproval, ReportedCall, WaitingCalls
 
 if TYPE_CHECKING:
     from lm_tools_bridge.remote_hosts.tunnel.near_end import NearEnd
@@ -68,7 +67,7 @@ class FarApprovals:
 
     Args:
         known: finds a project that is used from here; calls of others are not shown.
-        board: gets the calls.
+        waiting_calls: gets the calls.
         wall: seconds since 1970.
         cpu: processor time of this thread, in seconds.
     """
@@ -76,20 +75,20 @@ class FarApprovals:
     def __init__(
         self,
         known: KnownProjects,
-        board: ApprovalBoard,
+        waiting_calls: WaitingCalls,
         *,
         wall: Callable[[], float] = time.time,
         cpu: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._known = known
-        self._board = board
+        self._waiting_calls = waiting_calls
         self._wall = wall
         self._cpu = cpu
         self._sleep = sleep
 
     async def hear(self, link: Link, line: NearEnd) -> None:
-        """Report to the board what waits on a host, until the line ends (then this is cancelled)."""
+        """Report what waits on a host, until the line ends (then this is cancelled)."""
         key = f"line {link.name} {id(line)}"  # the next line may be there before this one has ended
         while link.line is line:
             try:
@@ -100,7 +99,7 @@ class FarApprovals:
             finally:
                 if link.line in {line, None}:
                     link.tells_approvals = False
-                self._board.forget(key)
+                self._waiting_calls.forget(key)
             await self._sleep(RETRY_S)
 
     async def _hear(self, link: Link, key: str) -> bool:
@@ -119,7 +118,7 @@ class FarApprovals:
                 report = read_report(told[-1]) if told else report
                 if report is not None:  # again after a quiet while: projects may have become known
                     calls = projected(report, link, self._known, self._wall())
-                    self._board.report_calls(key, link.name, calls)
+                    self._waiting_calls.report_calls(key, link.name, calls)
                 await self._sleep(max(PAUSE_S, (self._cpu() - began) / MOST_CPU))
             return True
         finally:

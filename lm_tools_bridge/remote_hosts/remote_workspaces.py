@@ -46,7 +46,7 @@ class RemoteWorkspaces:
         config, runtime = (None, None) if folders is None else (Path(folders.config), Path(folders.runtime))
         self._workspaces = workspaces
         self._dependencies = dependencies
-        approvals = FarApprovals(self._at, dependencies.approvals)
+        approvals = FarApprovals(self._at, dependencies.waiting_calls)
         self._projects = RemoteProjects(dependencies, config, runtime, approvals.hear)
         self._cached: dict[str, tuple[float, Workspace]] = {}
 

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.extensions import skills
@@ -35,6 +34,7 @@ from manager.sessions.preferences import Preferences
 from manager.sessions.roots import SessionRoots
 from manager.sessions.round_trips import RoundTrips
 from manager.sessions.session_manager import SessionManager
+from manager.waiting_calls import WaitingCalls
 
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
@@ -78,9 +78,9 @@ class SessionEndpoint:
         server_discover: ServerDiscover,
         preferences: Preferences,
         settings: Settings,
-        approvals: ApprovalBoard | None = None,
+        waiting_calls: WaitingCalls | None = None,
     ) -> None:
-        self._approvals = approvals
+        self._waiting_calls = waiting_calls
         self.session_manager = session_manager
         self._dispatch = dispatch
         self._server_discover = server_discover
@@ -190,7 +190,7 @@ class SessionEndpoint:
         if not isinstance(reply, Relayed):
             return reply
         pending = self.session_manager.pending_requests(session)
-        trips = RoundTrips(exchange, pending, self._limit, approvals=self._approvals)
+        trips = RoundTrips(exchange, pending, self._limit, waiting_calls=self._waiting_calls)
         messages = trips.messages(reply)
         return Events(messages if is_list else self._with_list_change(exchange, session, messages))
 

@@ -116,7 +116,7 @@ def control_runner(
     added = [feature.control_routes() for feature in features]
     app = make_control_app(services, renewals, _for_anyone(added))
     app.add_routes(diagnosis_routes(status, measures))
-    add_approval_routes(app, approvals, services)
+    add_approval_routes(app, approvals)
     command = ServerCommand(paths, lambda: services.status().path)
     app.add_routes(ToolChanges(services, command).routes())
     app.add_routes(tokens.routes())

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import input_requests, jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal import request_state
@@ -22,6 +21,7 @@ from lm_tools_bridge.protocol.jsonrpc import Response
 from manager.answers.exchange import Exchange
 from manager.answers.upstream_request import capabilities_of
 from manager.sessions.pending_requests import PendingRequest, PendingRequests
+from manager.waiting_calls import WaitingCalls
 
 MAX_INPUT_REQUESTS: Final = 32
 INPUT_TIMEOUT_S: Final = 600.0
@@ -60,9 +60,9 @@ class InputRequests:
         pending_requests: PendingRequests,
         result: Members,
         timeout_s: float,
-        approvals: ApprovalBoard | None = None,
+        waiting_calls: WaitingCalls | None = None,
     ) -> None:
-        self._approvals = approvals
+        self._waiting_calls = waiting_calls
         self.outcome: Members | Refusal = {}
         self._exchange = exchange
         self._pending_requests = pending_requests
@@ -131,10 +131,10 @@ class InputRequests:
 
     async def _first_answer(self) -> Members | Refusal:
         """The client's answers. If a person answers elsewhere first, the request is repeated without them."""
-        if self._approvals is None or not request_state.is_not_started(self._state_text):
+        if self._waiting_calls is None or not request_state.is_not_started(self._state_text):
             return await self._answers()
         identity = request_state.approval_id(self._state_text)
-        elsewhere = self._approvals.watch(identity)
+        elsewhere = self._waiting_calls.watch(identity)
         answers = asyncio.ensure_future(self._answers())
         either: set[asyncio.Future[Any]] = {elsewhere, answers}
         try:
@@ -142,7 +142,7 @@ class InputRequests:
             return answers.result() if answers.done() else self._state
         finally:
             answers.cancel()
-            self._approvals.unwatch(identity)
+            self._waiting_calls.unwatch(identity)
 
     async def _answers(self) -> Members | Refusal:
         keys = {request.answer: key for key, request in self._sent.items()}

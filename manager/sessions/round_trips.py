@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import input_requests, jsonrpc
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal import request_state
@@ -27,6 +26,7 @@ from manager.forwarding.messages import Answered, messages_of, unusable
 from manager.routing.json import legacy_result
 from manager.sessions.input_requests import INPUT_TIMEOUT_S, InputRequests, Members, unanswered
 from manager.sessions.pending_requests import PendingRequests
+from manager.waiting_calls import WaitingCalls
 
 MAX_ROUND_TRIPS: Final = 10
 GIVE_UP_S: Final = 2.0
@@ -40,7 +40,7 @@ class RoundTrips:
         pending_requests: those of its session.
         limit: bytes of the largest event.
         timeout_s: seconds to wait for the client's input, for each round trip.
-        approvals: where a question whether a call may run can be answered as well.
+        waiting_calls: where a question whether a call may run can be answered as well.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class RoundTrips:
         pending_requests: PendingRequests,
         limit: int,
         timeout_s: float = INPUT_TIMEOUT_S,
-        approvals: ApprovalBoard | None = None,
+        waiting_calls: WaitingCalls | None = None,
     ) -> None:
-        self._approvals = approvals
+        self._waiting_calls = waiting_calls
         self._exchange = exchange
         self._pending_requests = pending_requests
         self._limit = limit
@@ -99,7 +99,7 @@ class RoundTrips:
             if rounds < MAX_ROUND_TRIPS:
                 began = time.monotonic()
                 requests = InputRequests(
-                    self._exchange, self._pending_requests, required, self._timeout_s, self._approvals
+                    self._exchange, self._pending_requests, required, self._timeout_s, self._waiting_calls
                 )
                 async with aclosing(requests.messages()) as messages:
                     async for message in messages:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol.internal.launch import Folders
 from manager.call_observer import Record
 from manager.configuration.settings import Settings
 from manager.installation import Installation
 from manager.state_file.store import Store
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
+from manager.waiting_calls import NobodyAnswers, WaitingCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Dependencies:
 
     `folders` and `port` go into the launch instructions of workspace servers
     (`lm_tools_bridge/protocol/internal/launch.py`).
-    Without `fork_server` workspace servers are spawned. `approvals` gets the calls that wait for a person,
-    and `record` those that have ended, unless calls are not recorded.
+    Without `fork_server` workspace servers are spawned. `waiting_calls` gets the calls that wait for a
+    person, and `record` those that have ended, unless calls are not recorded.
     """
 
     settings: Settings
@@ -37,7 +37,7 @@ class Dependencies:
     port: int = 0
     fork_server: ForkServerSupervisor | None = None
     installation: Installation | None = None
-    approvals: ApprovalBoard = field(default_factory=ApprovalBoard)
+    waiting_calls: WaitingCalls = field(default_factory=NobodyAnswers)
     record: Record | None = None
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.approvals.answers import answer
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.sign_in import SignInPage, SignIns
 from lm_tools_bridge.protocol.errors import Refusal
@@ -19,6 +17,7 @@ from manager.startup.replacement import Unusable
 from manager.status_reading.responses import json_object, objects
 from manager.status_reading.source_problems import source_step
 from manager.status_reading.tool_rows import EFFECTS, LISTED, VISIBILITIES
+from manager.waiting_calls import WaitingCalls
 
 
 class ActionResult(NamedTuple):
@@ -37,7 +36,7 @@ class Means(NamedTuple):
 
     services: Services
     changes: ToolChanges
-    approvals: ApprovalBoard
+    waiting_calls: WaitingCalls
     access: Access
     sign_ins: SignIns
 
@@ -172,18 +171,16 @@ async def _answer_approval(means: Means, members: Mapping[str, str]) -> ActionRe
     identity, given = members.get("id"), members.get("answer")
     if identity is None or given not in {"once", "always", "deny"}:
         return ActionResult(False, "The request names no call or no answer: reload the page.")
-    said = await answer(
-        means.approvals, means.services, identity, approve=given != "deny", where="on the page"
-    )
-    if not said.ok or said.call is None or given != "always":
-        return ActionResult(said.ok, said.text)
-    tool = said.call.call.tool
-    written = await means.changes.change_tool(said.call.root, tool, "allow")
+    result = await means.waiting_calls.answer(identity, approve=given != "deny", where="on the page")
+    if not result.ok or result.call is None or given != "always":
+        return ActionResult(result.ok, result.text)
+    tool, root, host = (result.call[name] for name in ("tool", "root", "host"))
+    written = await means.changes.change_tool(root, tool, "allow")
     if isinstance(written, NotChanged):
         asks = "may ask" if written.is_unknown else "will ask"
-        return ActionResult(False, f"{said.text} But it {asks} again: {written.of('its policy')}")
-    where = "in every project" if said.call.host is None else f"in every project on {said.call.host}"
-    return ActionResult(True, f"{said.text} {tool} {EFFECTS['allow']} from now on, {where}.")
+        return ActionResult(False, f"{result.text} But it {asks} again: {written.of('its policy')}")
+    where = "in every project" if host is None else f"in every project on {host}"
+    return ActionResult(True, f"{result.text} {tool} {EFFECTS['allow']} from now on, {where}.")
 
 
 async def _restart_manager(means: Means, members: Mapping[str, str]) -> ActionResult:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.recorder.recorder import Recorder
 from manager import __version__
@@ -31,6 +30,7 @@ from manager.supervision.registration.registered_servers import RegisteredServer
 from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
+from manager.waiting_calls import NobodyAnswers, WaitingCalls
 
 
 class Status:
@@ -47,10 +47,10 @@ class Status:
         installation: Installation,
         address: str,
         recorder: Recorder | None = None,
-        approvals: ApprovalBoard | None = None,
+        waiting_calls: WaitingCalls | None = None,
         notice_ended_clients: Callable[[float], None] = lambda _: None,
     ) -> None:
-        self._approvals = approvals
+        self._waiting_calls = waiting_calls or NobodyAnswers()
         self._notice_ended_clients = notice_ended_clients
         self._recorder = recorder
         self._workspaces = workspaces
@@ -95,7 +95,7 @@ class Status:
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
             "lines": self._workspaces.lines(),
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
-            "approvals": [] if self._approvals is None else self._approvals.as_json(wall),
+            "approvals": self._waiting_calls.as_json(wall),
             "recorder": None if self._recorder is None else self._recorder.as_json(),
             "sessions": len(self._session_manager.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],

@@ -149,7 +149,7 @@ class Launcher:
             secret=instance.secret,
             listen_fd=self._listener.fileno(),
             grace_s=dependencies.settings.grace_s,
-            settings={launch.APPROVAL_WAIT: dependencies.settings.approval_wait_s},
+            settings={launch.APPROVAL_WAIT: dependencies.waiting_calls.wait_s},
             folders=dependencies.folders,
             manager_port=dependencies.port,
             variables=environment.configuration_variables(dependencies.environ),

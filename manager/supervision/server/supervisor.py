@@ -234,7 +234,7 @@ class Supervisor:
             lambda: self.instance is instance,
             lambda: self._hand_over(instance),
             dependencies.sleep,
-            approvals=dependencies.approvals,
+            waiting_calls=dependencies.waiting_calls,
             task_ends=TaskEnds(self.workspace, dependencies.record, dependencies.now),
         )
         self._own(lifeline, "lifeline")

@@ -13,12 +13,11 @@ from lm_tools_bridge.approvals.board import (
     MAX_QUESTION,
     MOST_CALLS,
     MOST_ENDED,
-    UNKNOWN_END,
     ApprovalBoard,
 )
-from lm_tools_bridge.approvals.waiting_call import ReportedApproval, ReportedCall
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.text.redactor import Redactor
+from manager.waiting_calls import UNKNOWN_END, ReportedApproval, ReportedCall
 
 
 def call(identity: str = "a", since: float = 1.0, **other: Any) -> dict[str, Any]:

@@ -90,14 +90,14 @@ STARTS: Final = {
     ),
     "workspace_server/processes/launcher.py": _OPENING,
     "workspace_server/processes/spawn.py": _OPENING,
-    "workspace_server/sources/builtin/search/files/read_ahead.py": _OURS,
-    "workspace_server/sources/builtin/search/matching/process.py": Start(
+    "workspace_server/sources/builtin/files/read_ahead.py": _OURS,
+    "workspace_server/sources/builtin/search/process.py": Start(
         "the system's", "Options in arguments and in names of files"
     ),
     "lm_tools_bridge/code_intelligence/kinds/version.py": Start(
         "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
     ),
-    "workspace_server/startup/fork_server.py": _OURS,
+    "workspace_server/fork_server.py": _OURS,
 }
 
 COMMANDS: Final = {

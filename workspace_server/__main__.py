@@ -2,7 +2,7 @@
 
 `-I` keeps the workspace's own files out of the import path. There are no options (the launch instructions are
 `lm_tools_bridge.protocol.internal.launch`); the argument identifies the instance in process lists. One
-special argument makes the process the fork server (`startup/fork_server.py`).
+special argument makes the process the fork server (`fork_server.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _tidy_streams() -> None:
 if __name__ == "__main__":
     _tidy_streams()
     if sys.argv[1:] == [FORK_SERVER_INSTANCE]:
-        from workspace_server.startup.fork_server import main
+        from workspace_server.fork_server import main
     else:
-        from workspace_server.startup.process import main
+        from workspace_server.server_process import main
 
     main()

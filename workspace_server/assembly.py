@@ -1,4 +1,4 @@
-"""Builds the parts of a workspace server and closes them in order; `startup/process.py` runs them."""
+"""Builds the parts of a workspace server and closes them in order; `server_process.py` runs them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workspace_server.calls.gates.approvals import Approvals
 from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.pending_approvals import PendingApprovals
 from workspace_server.calls.gates.rate_limit import RateLimiter
-from workspace_server.calls.nested.toolbox import InternalToolbox
-from workspace_server.calls.suspension.request_state import RequestStates
-from workspace_server.calls.suspension.suspended_calls import SuspendedCalls
+from workspace_server.calls.request_state import RequestStates
+from workspace_server.calls.suspended_calls import SuspendedCalls
+from workspace_server.calls.toolbox import InternalToolbox
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset

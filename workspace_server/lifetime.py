@@ -1,6 +1,6 @@
 """Decides when the process stops: on request, or without a manager; and lets calls in flight finish.
 
-`startup/process.py` closes the sources and the sockets afterwards.
+`server_process.py` closes the sources and the sockets afterwards.
 """
 
 from __future__ import annotations

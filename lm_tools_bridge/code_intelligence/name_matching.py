@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from workspace_server.sources.builtin.search.matching import process
+from workspace_server.sources.builtin.search import process
 
 TIME_S: Final = 5.0
 MAX_NAMES: Final = 100_000

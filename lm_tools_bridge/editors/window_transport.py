@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol import names, sse
 from lm_tools_bridge.protocol.versions import Era
 from workspace_server.sources.mcp.failures import TransportEnded
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.session.rpc.transport import RequestFailed, ResponseStreamMessage
+from workspace_server.sources.mcp.rpc.transport import RequestFailed, ResponseStreamMessage
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
 CONNECT_S: Final = 2.0

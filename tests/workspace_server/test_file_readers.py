@@ -21,7 +21,8 @@ _PARTS: Final = (
     *("workspace_server/methods", "workspace_server/catalog", "workspace_server/tool_search"),
 )
 _LANGUAGES: Final = "lm_tools_bridge/code_intelligence/"
-_SEARCH: Final = "workspace_server/sources/builtin/search/"
+_BUILTIN: Final = "workspace_server/sources/builtin/"
+_SEARCH: Final = f"{_BUILTIN}search/"
 _THROUGH_THE_GATE: Final = frozenset(
     [
         "workspace_server/sources/builtin/tools/read_file.py",
@@ -43,11 +44,11 @@ _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}outline/grammars.py": "queries of installed packages",
     f"{_LANGUAGES}outline/language_server.py": "the process of a language server, whose words are checked",
     f"{_LANGUAGES}outline/project_symbols.py": "the process of a language server, whose words are checked",
-    f"{_SEARCH}matching/line_matcher.py": "a process as ripgrep is one; `engine.py` asks the gate for its lines",
+    f"{_SEARCH}line_matcher.py": "a process as ripgrep is one; `engine.py` asks the gate for its lines",
     f"{_LANGUAGES}tools/editing/applying.py": "whether a file is still as it was",
-    "workspace_server/calls/suspension/request_state.py": "our own key",
+    "workspace_server/calls/request_state.py": "our own key",
     "workspace_server/catalog/kept_meta_tools.py": "our own file",
-    f"{_SEARCH}files/editor_settings.py": "settings and ignore files",
+    f"{_BUILTIN}files/editor_settings.py": "settings and ignore files",
     "workspace_server/files/folder_events.py": "/proc",
     "workspace_server/sources/mcp/lists/list_cache.py": "our own files",
     "workspace_server/sources/scripts/definition/bundle.py": "what is trusted and run, never shown",

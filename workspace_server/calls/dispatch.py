@@ -18,22 +18,29 @@ from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server import log
 from workspace_server.call_context import CallContext
-from workspace_server.calls import arguments, source_wait, task_creation
-from workspace_server.calls.answers import outcomes, result_channels, unknown_tool
+from workspace_server.calls import (
+    arguments,
+    nested_call,
+    nested_search,
+    outcomes,
+    result_channels,
+    source_wait,
+    task_creation,
+    unknown_tool,
+)
 from workspace_server.calls.arguments import CheckedCall
 from workspace_server.calls.call import Call, call_of, meant_name
 from workspace_server.calls.call_record import CallRecord
+from workspace_server.calls.deadline import run_limited, step_for
 from workspace_server.calls.gates import approvals
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, InvalidAnswer
 from workspace_server.calls.gates.gate import Gate
 from workspace_server.calls.gates.pending_approvals import PendingApprovals
-from workspace_server.calls.nested import nested_call, nested_search
-from workspace_server.calls.nested.toolbox import NestedToolbox
 from workspace_server.calls.request import McpRequest, Outcome
-from workspace_server.calls.suspension.deadline import run_limited, step_for
-from workspace_server.calls.suspension.request_state import RequestStates
-from workspace_server.calls.suspension.suspended_calls import SuspendedCalls
+from workspace_server.calls.request_state import RequestStates
+from workspace_server.calls.suspended_calls import SuspendedCalls
 from workspace_server.calls.task_creation import TaskCreation
+from workspace_server.calls.toolbox import NestedToolbox
 from workspace_server.calls.ways import RULES, Continuation, Way
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset

@@ -16,12 +16,12 @@ from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
-from workspace_server.calls.answers import outcomes
+from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
+from workspace_server.calls.deadline import run_limited, step_for
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
-from workspace_server.calls.suspension.deadline import run_limited, step_for
-from workspace_server.calls.suspension.request_state import StateBinding
+from workspace_server.calls.request_state import StateBinding
 from workspace_server.catalog.view import View
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, RpcError

@@ -1,6 +1,6 @@
 """Decides which calls may become tasks, what their results contain, and reports their ends (SEP-2663).
 
-Stands between suspended calls (`suspension/`), which come first, and the tasks themselves (`tasks/`).
+Stands between suspended calls (`suspended_calls.py`), which come first, and the tasks themselves (`tasks/`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lm_tools_bridge.protocol.extensions import tasks
 from lm_tools_bridge.protocol.inbound import Rejection
 from lm_tools_bridge.protocol.internal.ended_task import MAX_NAME, MAX_SOURCE, EndedTask
 from workspace_server.call_context import CallContext
-from workspace_server.calls.answers import outcomes, result_channels
-from workspace_server.calls.answers.outcomes import ReportIssue
+from workspace_server.calls import outcomes, result_channels
 from workspace_server.calls.call import Call
 from workspace_server.calls.call_record import outcome_word
+from workspace_server.calls.outcomes import ReportIssue
 from workspace_server.calls.request import McpRequest, Outcome
-from workspace_server.calls.suspension.suspended_calls import URL_REQUIRED
+from workspace_server.calls.suspended_calls import URL_REQUIRED
 from workspace_server.calls.ways import Continuation
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.tasks.record import Ending

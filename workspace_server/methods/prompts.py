@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_tools_bridge.protocol import jsonrpc
-from workspace_server.calls import mcp_requests
-from workspace_server.calls.answers import unknown_tool
+from workspace_server.calls import mcp_requests, unknown_tool
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.inbound import Rejection
-from workspace_server.calls.answers import unknown_tool
+from workspace_server.calls import unknown_tool
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from workspace_server.results import well_formed
-from workspace_server.sources.builtin.search.files.patterns import (
+from workspace_server.sources.builtin.files.patterns import (
     MAX_LENGTH,
     BadGlob,
     existing_parts,

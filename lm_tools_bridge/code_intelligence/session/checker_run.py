@@ -18,7 +18,7 @@ from lm_tools_bridge.code_intelligence.session.checker_outputs import OUTPUTS, d
 from lm_tools_bridge.code_intelligence.specification import Check
 from lm_tools_bridge.code_intelligence.tree import disk_text
 from workspace_server.results import clean_text
-from workspace_server.sources.builtin.search.matching.process import Exit, run
+from workspace_server.sources.builtin.search.process import Exit, run
 from workspace_server.sources.builtin.search.query import EngineUnavailable
 
 DEADLINE_S: Final = 300.0

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from workspace_server.sources.builtin.search.engine import Where, find_files
-from workspace_server.sources.builtin.search.matching.process import Exit, run
-from workspace_server.sources.builtin.search.matching.programs import find_program
+from workspace_server.sources.builtin.search.process import Exit, run
+from workspace_server.sources.builtin.search.programs import find_program
 from workspace_server.sources.builtin.search.query import EngineUnavailable, SearchSettings
 from workspace_server.tool import InvalidArguments, ToolError
 from workspace_server.workspace import Folder, Workspace

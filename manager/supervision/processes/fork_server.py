@@ -1,6 +1,6 @@
 """Starts one fork server and lets it fork workspace servers, which start faster that way. Linux only.
 
-The other end of the socket is `workspace_server/startup/fork_server.py`. `fork_server_supervisor.py` keeps
+The other end of the socket is `workspace_server/fork_server.py`. `fork_server_supervisor.py` keeps
 one running.
 """
 

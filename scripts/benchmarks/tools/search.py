@@ -23,7 +23,7 @@ import uvloop
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.results.table import table
 from scripts.benchmarks.section import Section
-from workspace_server.sources.builtin.search.files import directory
+from workspace_server.sources.builtin.files import directory
 from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.sources.builtin.tools import find_files, find_text
 from workspace_server.workspace import Workspace

@@ -18,7 +18,7 @@ from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
 from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
-from workspace_server.calls.suspension.request_state import RequestStates
+from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import Registry
 from workspace_server.config.model import Configuration
 from workspace_server.config.policy import PolicyDeltas

@@ -3,7 +3,7 @@
 The question is an `input_required` result. The client repeats the call with the answer and a state that
 proves which call the question was about; only used states are stored in between. Meanwhile the question can
 be answered elsewhere (`pending_approvals.py`). The call of a client that cannot be asked waits for that.
-Questions that a running tool asks are handled in `calls/suspension/suspended_calls.py`.
+Questions that a running tool asks are handled in `calls/suspended_calls.py`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lm_tools_bridge.text.operand import operand
 from workspace_server.call_context import CallContext, refuse_request
 from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
 from workspace_server.calls.gates.question import MAX_ASKED, MAX_PENDING, approval_message, shortened
-from workspace_server.calls.suspension.request_state import APPROVAL, RequestStates, StateBinding
-from workspace_server.calls.suspension.suspended_calls import state_of, without_answers
+from workspace_server.calls.request_state import APPROVAL, RequestStates, StateBinding
+from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval
 from workspace_server.tool import RpcError, Tool
 

@@ -1,6 +1,6 @@
 """Reads this program's settings (`lmToolsBridge.<key>`) from an editor's files. Pure.
 
-`sources/builtin/search/files/editor_settings.py` reads the editor's own search settings from the same files.
+`sources/builtin/files/editor_settings.py` reads the editor's own search settings from the same files.
 """
 
 from __future__ import annotations

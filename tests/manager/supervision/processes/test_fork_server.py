@@ -174,7 +174,7 @@ async def until(check: Callable[[], object]) -> None:
 PROBE = """
 import asyncio, gc, json, os, random, signal, sys, threading
 from lm_tools_bridge.text import redaction
-from workspace_server.startup import fork_server, process
+from workspace_server import fork_server, server_process
 from workspace_server import log
 {first}
 
@@ -203,7 +203,7 @@ def main():
     print(json.dumps(found), flush=True)
     {then}
 
-real, process.main = process.main, main
+real, server_process.main = server_process.main, main
 if {quick}:
     fork_server.warm_up.run = lambda: None
 fork_server.main()

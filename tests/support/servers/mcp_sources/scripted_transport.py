@@ -9,7 +9,7 @@ from typing import Any
 
 from lm_tools_bridge.protocol.versions import Era
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
-from workspace_server.sources.mcp.session.rpc.transport import RequestFailed, ResponseStreamMessage
+from workspace_server.sources.mcp.rpc.transport import RequestFailed, ResponseStreamMessage
 
 Message = dict[str, Any]
 INITIALIZE_RESULT: Message = {

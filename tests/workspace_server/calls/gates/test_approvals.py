@@ -27,7 +27,7 @@ from workspace_server.calls.gates.approvals import (
 )
 from workspace_server.calls.gates.pending_approvals import PendingApprovals
 from workspace_server.calls.gates.question import MAX_ASKED, MAX_PENDING, approval_message
-from workspace_server.calls.suspension.request_state import RequestStates
+from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
 from workspace_server.tool import Tool
 

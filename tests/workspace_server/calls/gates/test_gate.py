@@ -12,7 +12,7 @@ from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, Approvals, InvalidAnswer
 from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
-from workspace_server.calls.suspension.request_state import RequestStates
+from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
 from workspace_server.tool import Tool

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from workspace_server.sources.builtin import kept_searches
+from workspace_server.sources.builtin.files.listing import Listing
 from workspace_server.sources.builtin.kept_searches import KeptSearches
-from workspace_server.sources.builtin.search.files.listing import Listing
 
 
 def listing(searches: KeptSearches, folder: Path) -> Listing:

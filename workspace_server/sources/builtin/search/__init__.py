@@ -1,5 +1,5 @@
 """Finds files and text in a workspace.
 
-`files` decides which files count; `matching` finds text in them with one of two engines; `engine` is the
-entry point.
+`engine` is the entry point: ripgrep (`ripgrep`) or Python alone (`fallback`) search the files that
+`builtin/files` lists, in batches and processes that can be ended.
 """

@@ -19,13 +19,13 @@ from typing import Final, Generic, TypeVar
 
 from lm_tools_bridge.machine.files.git_worktrees import copies_in
 from workspace_server.garbage_pause import garbage_pause
-from workspace_server.sources.builtin.search.files.listing import MAX_KEPT_FILES, Listings
-from workspace_server.sources.builtin.search.files.patterns import query_filters
-from workspace_server.sources.builtin.search.files.segments import SegmentFilter
-from workspace_server.sources.builtin.search.files.tree import Tree
-from workspace_server.sources.builtin.search.files.worktrees import by_worktree
-from workspace_server.sources.builtin.search.matching import fallback, ripgrep
-from workspace_server.sources.builtin.search.matching.batches import Batch, Batches
+from workspace_server.sources.builtin.files.listing import MAX_KEPT_FILES, Listings
+from workspace_server.sources.builtin.files.patterns import query_filters
+from workspace_server.sources.builtin.files.segments import SegmentFilter
+from workspace_server.sources.builtin.files.tree import Tree
+from workspace_server.sources.builtin.files.worktrees import by_worktree
+from workspace_server.sources.builtin.search import fallback, ripgrep
+from workspace_server.sources.builtin.search.batches import Batch, Batches
 from workspace_server.sources.builtin.search.query import (
     MAX_COUNTED_LINES,
     EngineUnavailable,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from workspace_server.sources.builtin.search.files.listing import Listing, Listings
-from workspace_server.sources.builtin.search.files.segments import Segment, SegmentFilter
-from workspace_server.sources.builtin.search.files.tree import Tree
+from workspace_server.sources.builtin.files.listing import Listing, Listings
+from workspace_server.sources.builtin.files.segments import Segment, SegmentFilter
+from workspace_server.sources.builtin.files.tree import Tree
 
 HEAD_BYTES: Final = 8192
 """Bytes that are kept of a matching line, for its preview."""

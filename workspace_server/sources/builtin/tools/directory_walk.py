@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine.files.git_worktrees import is_copy
-from workspace_server.sources.builtin.search.files.ignore import IgnoreLevel, enter
-from workspace_server.sources.builtin.search.files.tree import NEVER_SEARCHED, Tree
+from workspace_server.sources.builtin.files.ignore import IgnoreLevel, enter
+from workspace_server.sources.builtin.files.tree import NEVER_SEARCHED, Tree
 from workspace_server.workspace import Folder, Workspace
 
 DEFAULT_DEPTH: Final = 1

@@ -1,4 +1,4 @@
-"""Runs the SDK's client transport for one remote server, with the interface of `session/rpc/transport.py`."""
+"""Runs the SDK's client transport for one remote server, with the interface of `mcp/rpc/transport.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.remote.http_transport import MARK, MAX_MESSAGE, GuardedTransport
 from workspace_server.sources.mcp.remote.network import CheckedBackend
-from workspace_server.sources.mcp.session.rpc.transport import RequestFailed, ResponseStreamMessage
+from workspace_server.sources.mcp.rpc.transport import RequestFailed, ResponseStreamMessage
 
 __all__ = ["CheckedBackend", "GuardedTransport", "RemoteTransport"]
 

@@ -25,9 +25,9 @@ from lm_tools_bridge.protocol.versions import (
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
-from workspace_server.sources.mcp.session.rpc.connection import InvalidResponseError, RpcConnection
-from workspace_server.sources.mcp.session.rpc.messages import OUR_NAME, hop_meta
-from workspace_server.sources.mcp.session.rpc.transport import Transport
+from workspace_server.sources.mcp.rpc.connection import InvalidResponseError, RpcConnection
+from workspace_server.sources.mcp.rpc.messages import OUR_NAME, hop_meta
+from workspace_server.sources.mcp.rpc.transport import Transport
 from workspace_server.tool import RpcError
 
 _CAPABILITIES: Final[Mapping[str, Any]] = {

@@ -1,6 +1,6 @@
 """Sets the log level of a session server to the most verbose level that any request in flight wants.
 
-The server may therefore log more than one client wants; `rpc/client.py` filters what each client gets. A
+The server may therefore log more than one client wants; `mcp/rpc/client.py` filters what each client gets. A
 lower level is set only with the next request that wants one.
 """
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from workspace_server.results import clean_text
-from workspace_server.sources.mcp.session.rpc import messages
-from workspace_server.sources.mcp.session.rpc.messages import InvalidResponse, Response
+from workspace_server.sources.mcp.rpc import messages
+from workspace_server.sources.mcp.rpc.messages import InvalidResponse, Response
 
 MAX_QUOTED: Final = 120
 """Characters of a line that are quoted: enough to recognise it, little for a model to obey."""

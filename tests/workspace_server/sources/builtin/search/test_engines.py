@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from support.projects.file_tree import ENGINES, lines, names, settings_of, workspace_of, write_tree
+from workspace_server.sources.builtin.search import batches, fallback, ripgrep
 from workspace_server.sources.builtin.search import engine as engine_module
 from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
-from workspace_server.sources.builtin.search.matching import batches, fallback, ripgrep
 from workspace_server.sources.builtin.search.query import BadRegex, TextQuery
 
 pytestmark = pytest.mark.parametrize("engine", ENGINES)

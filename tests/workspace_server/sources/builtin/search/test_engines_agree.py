@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from support.projects.file_tree import RIPGREP, lines, names, write_tree
-from workspace_server.sources.builtin.search.matching import batches
+from workspace_server.sources.builtin.search import batches
 from workspace_server.sources.builtin.search.query import TextQuery
 
 pytestmark = pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")

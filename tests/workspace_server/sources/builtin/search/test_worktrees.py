@@ -8,8 +8,8 @@ import pytest
 
 from support.projects.file_tree import ENGINES, lines, names, settings_of, workspace_of
 from support.projects.git_repositories import git, repository, worktree
+from workspace_server.sources.builtin.files import directory
 from workspace_server.sources.builtin.search.engine import Where, find_files
-from workspace_server.sources.builtin.search.files import directory
 from workspace_server.sources.builtin.search.query import TextQuery
 from workspace_server.sources.builtin.tools import find_files as find_files_tool
 from workspace_server.sources.builtin.tools import find_text as find_text_tool

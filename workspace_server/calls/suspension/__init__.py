@@ -1,1 +1,0 @@
-"""Calls that can outlive their request, because they wait for input from their client."""

@@ -1,0 +1,209 @@
+"""Runs the fork server, a process with all modules loaded, from which workspace servers are forked.
+
+Linux only. It has one thread, no event loop, and nothing of a user or a project; a forked server gets those
+from its
+instructions and the descriptors that come with them. It ends when the manager closes its end of the socket;
+forked servers continue. `warm_up.py` loads everything; `lm_tools_bridge.protocol.internal.fork_server`
+defines the messages.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import site
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+from lm_tools_bridge.protocol.internal import fork_server
+from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
+from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
+from workspace_server import log, server_process, warm_up
+
+HAS_THREADS: Final = 3
+"""Exit code if a library started a thread: its locks would stay locked for ever after a fork."""
+KEEPS_DESCRIPTORS: Final = 4
+"""Exit code if loading left a file or socket open. Forked servers close it by its number, and its object
+would close whatever gets that number next, such as the event loop's own socket."""
+_OURS: Final = frozenset({"__main__", "lm_tools_bridge", "workspace_server"})
+_ARGUMENTS_START, _ENVIRONMENT_END = 45, 48
+"""Positions of these addresses in `/proc/self/stat`, counted from the field after the name."""
+
+
+class _ForkRequest(NamedTuple):
+    fork: ForkRequest
+    listener: int
+    stdin: int
+    log: int
+    folder: int
+
+
+def main() -> NoReturn:
+    """Run the fork server; in a forked child, run the workspace server."""
+    channel = _take_channel()
+    before = os.listdir("/proc/self/fd")
+    warm_up.run()
+    if os.listdir("/proc/self/fd") != before:
+        log.error("fork_server_keeps_descriptors")
+        os._exit(KEEPS_DESCRIPTORS)
+    if len(os.listdir("/proc/self/task")) != 1:
+        log.error("fork_server_has_threads")
+        os._exit(HAS_THREADS)
+    loaded = _loaded_files()
+    stamp = _file_states(loaded)
+    gc.collect()
+    gc.freeze()
+    channel.send(fork_server.encode(Ready()))
+    request = _ForkServer(channel, lambda: _file_states(loaded) == stamp).until_forked()
+    if request is None:
+        os._exit(0)
+    try:
+        _become_server(request, channel)
+    except OSError as error:
+        log.error("fork_failed", cause=str(error))
+        os._exit(server_process.INVALID_INSTRUCTIONS)
+    server_process.main()
+
+
+def _take_channel() -> socket.socket:
+    """The manager's socket, which is passed as standard input."""
+    channel = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return channel
+
+
+def _loaded_files() -> tuple[str, ...]:
+    """The files that tell whether a new process would load another version: ours, and the site folders."""
+    ours = (module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] in _OURS)
+    return sys.executable, os.path.dirname(os.__file__), *site.getsitepackages(), *filter(None, ours)
+
+
+def _file_states(paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Modification time and size of these files and folders now."""
+    return [_state(path) for path in paths]
+
+
+def _state(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+class _ForkServer:
+    """Receives fork requests, forks, and reaps forked servers."""
+
+    def __init__(self, channel: socket.socket, is_current: Callable[[], bool]) -> None:
+        self._channel = channel
+        self._is_current = is_current
+        self._poll = select.poll()
+        self._poll.register(channel, select.POLLIN)
+        self._children: dict[int, tuple[int, str]] = {}
+
+    def until_forked(self) -> _ForkRequest | None:
+        """Returns in each forked server with its request; in the fork server None, when it has to end."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor in self._children:
+                    self._reap(descriptor)
+                    continue
+                request = self._receive()
+                if request is None or not self._is_current():
+                    return None
+                if self._fork(request):
+                    return request
+
+    def _receive(self) -> _ForkRequest | None:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(
+                self._channel, fork_server.MESSAGE_LIMIT, fork_server.DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionError:
+            return None
+        if not message or len(descriptors) != fork_server.DESCRIPTORS:
+            return None
+        return _ForkRequest(fork_server.decode_request(message), *descriptors)
+
+    def _fork(self, request: _ForkRequest) -> bool:
+        """Fork; True in the forked server."""
+        pid = os.fork()
+        if pid == 0:
+            return True
+        for descriptor in request[1:]:
+            os.close(descriptor)
+        watch = os.pidfd_open(pid)
+        self._children[watch] = pid, request.fork.instance
+        self._poll.register(watch, select.POLLIN)
+        return False
+
+    def _reap(self, watch: int) -> None:
+        """Kill the rest of a server's process group before its pid can be reused; report its exit code."""
+        pid, instance = self._children.pop(watch)
+        self._poll.unregister(watch)
+        os.close(watch)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with suppress(OSError):  # the reader sees the end of the channel
+            self._channel.send(fork_server.encode(Exited(instance, code)))
+
+
+def _become_server(request: _ForkRequest, channel: socket.socket) -> None:
+    """Set up what a freshly started server would have, and close what belongs to the fork server.
+
+    Raises:
+        OSError: the working folder cannot be entered, or the manager is gone.
+    """
+    os.setsid()
+    for here, there in ((request.stdin, 0), (request.log, 1), (request.log, 2)):
+        os.dup2(here, there)
+    os.fchdir(request.folder)
+    _set_environment(request.fork.environ)
+    _set_process_name(request.fork.instance)
+    own = os.pidfd_open(os.getpid())
+    socket.send_fds(channel, [fork_server.encode(Forked(request.fork.instance, os.getpid()))], [own])
+    channel.detach()
+    if request.listener != request.fork.listen_fd:
+        os.dup2(request.listener, request.fork.listen_fd, inheritable=False)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != request.fork.listen_fd:
+            with suppress(OSError):  # the descriptor of this listing is closed already
+                os.close(int(name))
+
+
+def _set_environment(block: bytes) -> None:
+    os.environ.clear()
+    for entry in block.split(b"\0")[:-1]:
+        name, _, value = entry.partition(b"=")
+        os.environb[name] = value
+    time.tzset()
+
+
+def _set_process_name(instance: str) -> None:
+    """Show this instance's id instead of the fork server's in the process's arguments and environment.
+
+    Only people read it there, so a failure is ignored.
+    """
+    old, new = FORK_SERVER_INSTANCE.encode(), instance.encode()
+    if len(new) != len(old):
+        return
+    with suppress(OSError, ValueError):
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        start, end = int(fields[_ARGUMENTS_START]), int(fields[_ENVIRONMENT_END])
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            memory.seek(start)
+            text = memory.read(end - start)
+            at = -1
+            while (at := text.find(old, at + 1)) >= 0:
+                memory.seek(start + at)
+                memory.write(new)

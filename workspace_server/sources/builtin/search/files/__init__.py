@@ -1,1 +1,0 @@
-"""Which files a search sees: patterns, ignore files, settings of editors, cached folders and lists."""

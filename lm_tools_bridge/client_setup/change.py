@@ -65,21 +65,21 @@ def entry_in(content: bytes | None, form: FileFormat, file: str) -> Entry | Refu
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
-    found = value_at(text, form, form.path)
-    if isinstance(found, SyntaxProblem | FormProblem):
-        return refused(found, file)
-    if found is not None and not isinstance(found, dict):
+    entry = value_at(text, form, form.path)
+    if isinstance(entry, SyntaxProblem | FormProblem):
+        return refused(entry, file)
+    if entry is not None and not isinstance(entry, dict):
         return refused(FormProblem("not_an_object", f'the entry "{ENTRY_NAME}" is not an object'), file)
-    return found
+    return entry
 
 
-def state_of(present: Entry | None, wanted: Entry) -> EntryState:
+def state_of(present: Entry | None, new_entry: Entry) -> EntryState:
     """What the entry that is in a file means to us."""
     if present is None:
         return "missing"
     if not is_ours(present):
         return "not_ours"
-    return "current" if upgraded(present, wanted) == present else "outdated"
+    return "current" if upgraded(present, new_entry) == present else "outdated"
 
 
 def is_ours(entry: Entry) -> bool:
@@ -96,19 +96,19 @@ def is_ours(entry: Entry) -> bool:
 
 
 def addition(
-    content: bytes | None, form: FileFormat, wanted: Entry, file: str, *, force: bool = False
+    content: bytes | None, form: FileFormat, new_entry: Entry, file: str, *, force: bool = False
 ) -> Change | Unchanged | Refusal:
     """Add our entry, or bring it up to date and keep what the user added to it.
 
     Args:
         content, form, file: as for `entry_in`.
-        wanted: the entry.
+        new_entry: the entry that we write.
         force: whether an entry of our name that is not ours is replaced.
     """
     present = entry_in(content, form, file)
     if isinstance(present, Refusal):
         return present
-    state = state_of(present, wanted)
+    state = state_of(present, new_entry)
     if state == "current":
         return Unchanged()
     if state == "not_ours" and not force:
@@ -116,7 +116,7 @@ def addition(
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
-    entry = upgraded(present, wanted) if present is not None and state == "outdated" else wanted
+    entry = upgraded(present, new_entry) if present is not None and state == "outdated" else new_entry
     return _change(content, _with_entry(text, form, present, entry), file)
 
 

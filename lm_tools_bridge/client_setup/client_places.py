@@ -85,8 +85,8 @@ def places_of(client: Client, machine: Machine, project: Path) -> tuple[Place, .
     top = (form.container,)
     own = [Place(file, top, form, "user") for file in client.candidates(machine)]
     sections = [
-        Place(one.file, ("projects", str(project), form.container), form, "user")
-        for one in own
+        Place(place.file, ("projects", str(project), form.container), form, "user")
+        for place in own
         if reading.sections
     ]
     shared = [Place(project / name, top, form, "project") for name in reading.project_files]
@@ -116,25 +116,25 @@ def expanded(
     variable = reading_of(client).variable
     unset: list[str] = []
 
-    def replaced(found: re.Match[str]) -> str:
-        groups = found.groupdict()
+    def replaced(match: re.Match[str]) -> str:
+        groups = match.groupdict()
         if groups.get("editor"):
-            known = {"workspaceFolder": None if of_user else str(project), "userHome": environ.get("HOME")}
-            text = known[groups["editor"]]
+            values = {"workspaceFolder": None if of_user else str(project), "userHome": environ.get("HOME")}
+            text = values[groups["editor"]]
         else:
             text = environ.get(groups["name"] or groups.get("bare") or "", groups["default"])
         if text is None:
-            unset.append(found[0])
-            return found[0]
+            unset.append(match[0])
+            return match[0]
         return text
 
-    made = value if variable is None else _mapped(value, lambda text: variable.sub(replaced, text))
-    return Expanded(made, tuple(dict.fromkeys(unset)))
+    result = value if variable is None else _mapped(value, lambda text: variable.sub(replaced, text))
+    return Expanded(result, tuple(dict.fromkeys(unset)))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(one, change) for key, one in value.items()}
-    return [_mapped(one, change) for one in value] if isinstance(value, list) else value
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return [_mapped(item, change) for item in value] if isinstance(value, list) else value

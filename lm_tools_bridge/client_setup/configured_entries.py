@@ -110,7 +110,7 @@ def configuration_of(
         project: the folder in which it works.
         port: the manager's; an entry of another name is ours if it leads there.
     """
-    found: dict[str, _Found] = {}
+    entries_by_name: dict[str, _Found] = {}
     refusals: dict[Path, Refusal] = {}
     trusted = reads_project_files(client, machine, project)
     for place in places_of(client, machine, project):
@@ -123,24 +123,25 @@ def configuration_of(
         text, servers = read
         for name, entry in servers.items():
             if isinstance(entry, dict):
-                _add(found, client, name, _Found(place, _line(text, place, name), entry))
-    entries = [_configured(client, name, one, machine, project) for name, one in found.items()]
-    wanted = tuple(one for one in entries if _concerns(one, port))
-    others = tuple(one for one in entries if one not in wanted and not one.is_disabled)
-    return ClientConfiguration(client, wanted, others, tuple(refusals.values()))
+                _add(entries_by_name, client, name, _Found(place, _line(text, place, name), entry))
+    entries = [_configured(client, name, entry, machine, project) for name, entry in entries_by_name.items()]
+    concerned = tuple(entry for entry in entries if _concerns(entry, port))
+    other_entries = tuple(entry for entry in entries if entry not in concerned and not entry.is_disabled)
+    return ClientConfiguration(client, concerned, other_entries, tuple(refusals.values()))
 
 
-def _add(found: dict[str, _Found], client: Client, name: str, one: _Found) -> None:
-    if name not in found:
-        found[name] = one
+def _add(entries: dict[str, _Found], client: Client, name: str, entry: _Found) -> None:
+    if name not in entries:
+        entries[name] = entry
     elif reading_of(client).merges:
-        found[name].entry = {**one.entry, **found[name].entry}
+        entries[name].entry = {**entry.entry, **entries[name].entry}
 
 
-def _concerns(one: Configured, port: int | None) -> bool:
+def _concerns(entry: Configured, port: int | None) -> bool:
     """Whether an entry has our name or leads to us, and not to another server at `/mcp` of this machine."""
-    return one.name == ENTRY_NAME or (
-        one.is_ours and (one.address is None or one.port in {port, _USUAL_PORT} or "cwd=" in one.address)
+    return entry.name == ENTRY_NAME or (
+        entry.is_ours
+        and (entry.address is None or entry.port in {port, _USUAL_PORT} or "cwd=" in entry.address)
     )
 
 
@@ -160,28 +161,30 @@ def _servers(place: Place) -> tuple[str, dict[str, Any]] | Refusal:
     return text, value or {}
 
 
-def _configured(client: Client, name: str, found: _Found, machine: Machine, project: Path) -> Configured:
+def _configured(client: Client, name: str, entry: _Found, machine: Machine, project: Path) -> Configured:
     environ = machine.environ
-    of_user = found.place.scope == "user"
-    made: Expanded = expanded(flat(found.entry), client, environ, project, of_user=of_user)
-    from_environ = made.value.get("env_http_headers")
-    named = from_environ if isinstance(from_environ, dict) else {}
-    unset = [str(one) for one in named.values() if str(one) not in environ]
-    written = {**_pairs(made.value.get("headers")), **_pairs(made.value.get("http_headers"))}
-    headers = written | {key: environ[one] for key, one in _pairs(named).items() if one in environ}
-    unset = [*made.unset, *unset]
-    return Configured(name, found.place, found.line, found.entry, made.value, headers, tuple(unset))
+    of_user = entry.place.scope == "user"
+    result: Expanded = expanded(flat(entry.entry), client, environ, project, of_user=of_user)
+    from_environ = result.value.get("env_http_headers")
+    variables = from_environ if isinstance(from_environ, dict) else {}
+    unset = [str(variable) for variable in variables.values() if str(variable) not in environ]
+    written = {**_pairs(result.value.get("headers")), **_pairs(result.value.get("http_headers"))}
+    headers = written | {
+        key: environ[variable] for key, variable in _pairs(variables).items() if variable in environ
+    }
+    unset = [*result.unset, *unset]
+    return Configured(name, entry.place, entry.line, entry.entry, result.value, headers, tuple(unset))
 
 
 def _pairs(value: Any) -> dict[str, str]:
-    return {key: str(one) for key, one in value.items()} if isinstance(value, dict) else {}
+    return {key: str(item) for key, item in value.items()} if isinstance(value, dict) else {}
 
 
 def _line(text: str, place: Place, name: str) -> int | None:
     """The line in which an entry begins."""
     if place.form.is_yaml:
-        named = re.search(rf"""\bname:\s*["']?{re.escape(name)}["']?\s*$""", text, re.MULTILINE)
-        return None if named is None else text.count("\n", 0, named.start()) + 1
+        match = re.search(rf"""\bname:\s*["']?{re.escape(name)}["']?\s*$""", text, re.MULTILINE)
+        return None if match is None else text.count("\n", 0, match.start()) + 1
     if place.form.dialect is None:
         key = re.escape(name)
         header = re.search(rf'^\s*\[{place.container[0]}\.(?:{key}|"{key}")\]', text, re.MULTILINE)

@@ -39,7 +39,7 @@ def address_of(entry: Entry) -> str | None:
     return next((members[key] for key in ADDRESSES if isinstance(members.get(key), str)), None)
 
 
-def upgraded(present: Entry, wanted: Entry) -> dict[str, Any]:
+def upgraded(present: Entry, new_entry: Entry) -> dict[str, Any]:
     """An entry of ours as we write it today, with what its user added to it.
 
     What the user chose stays: a folder in the address (only its port is corrected), a program for a client
@@ -47,38 +47,38 @@ def upgraded(present: Entry, wanted: Entry) -> dict[str, Any]:
 
     Args:
         present: the entry that is in the file.
-        wanted: the entry that we write.
+        new_entry: the entry that we write.
     """
-    address, ours = address_of(present), address_of(wanted)
+    address, ours = address_of(present), address_of(new_entry)
     if address is None:
-        return dict(present) if ours is not None else _with_program(present, wanted)
+        return dict(present) if ours is not None else _with_program(present, new_entry)
     if ours is None:
-        return _as_program(present, address, wanted)
-    return _with_address(present, address, ours, wanted)
+        return _as_program(present, address, new_entry)
+    return _with_address(present, address, ours, new_entry)
 
 
-def _with_program(present: Entry, wanted: Entry) -> dict[str, Any]:
+def _with_program(present: Entry, new_entry: Entry) -> dict[str, Any]:
     """Our program where it is today. Its further arguments, and a name on the PATH, are the user's."""
     command = present.get("command")
-    return {**wanted, **present, "command": command if command in _ON_THE_PATH else wanted["command"]}
+    return {**new_entry, **present, "command": command if command in _ON_THE_PATH else new_entry["command"]}
 
 
-def _as_program(present: Entry, address: str, wanted: Entry) -> dict[str, Any]:
+def _as_program(present: Entry, address: str, new_entry: Entry) -> dict[str, Any]:
     """An entry with an address as one with a program, unless that would lose what the user added."""
-    kept = {key: value for key, value in present.items() if _FOLDER_HEADERS.get(key) != value}
-    if _OF_HTTP & kept.keys() or not _is_generated(address):
+    members = {key: value for key, value in present.items() if _FOLDER_HEADERS.get(key) != value}
+    if _OF_HTTP & members.keys() or not _is_generated(address):
         return dict(present)
-    return {**wanted, **{key: value for key, value in kept.items() if key not in _WE_WRITE | _PROGRAM}}
+    return {**new_entry, **{key: value for key, value in members.items() if key not in _WE_WRITE | _PROGRAM}}
 
 
-def _with_address(present: Entry, address: str, ours: str, wanted: Entry) -> dict[str, Any]:
+def _with_address(present: Entry, address: str, ours: str, new_entry: Entry) -> dict[str, Any]:
     """Our address at the place where the entry has one, and those of our members that it lacks."""
     if not _is_generated(address):
         ours = urlsplit(address)._replace(scheme="http", netloc=urlsplit(ours).netloc).geturl()
     inner = present.get(TRANSPORT)
     members = dict(inner) if isinstance(inner, Mapping) else dict(present)
     place = next(key for key in ADDRESSES if isinstance(members.get(key), str))
-    for key, value in flat(wanted).items():
+    for key, value in flat(new_entry).items():
         if (key not in members and key not in ADDRESSES) or key == "type":
             members[key] = value
     members[place] = ours

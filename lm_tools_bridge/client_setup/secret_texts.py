@@ -27,13 +27,13 @@ def secrets_in(value: Any) -> frozenset[str]:
 
 def secrets_of(files: Iterable[tuple[str, bytes | None]]) -> frozenset[str]:
     """The same of files with these names and contents; one that cannot be read has none."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, content in files:
         text = decoded(content or b"", name)
         dialect = None if name.endswith(".toml") else Dialect(comments=True, trailing_commas=True)
         if isinstance(text, str):
-            found |= secrets_in(value_at(text, FileFormat("", dialect), ()))
-    return frozenset(found)
+            secrets |= secrets_in(value_at(text, FileFormat("", dialect), ()))
+    return frozenset(secrets)
 
 
 def masked(text: str, secrets: Collection[str]) -> str:
@@ -49,24 +49,24 @@ def masked(text: str, secrets: Collection[str]) -> str:
 
 def _secrets(value: Any, *, inside: bool = False) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, item in value.items():
             hidden = inside or key in _SECRET_TABLES or bool(_SECRET_NAME.search(key))
-            yield from _secrets(one, inside=hidden)
+            yield from _secrets(item, inside=hidden)
     elif isinstance(value, list):
         yield from _of_arguments(value)
-        for one in value:
-            yield from _secrets(one, inside=inside)
+        for item in value:
+            yield from _secrets(item, inside=inside)
     elif isinstance(value, str):
         yield from [value, value.partition(" ")[2]] if inside else _of_address(value)
 
 
 def _of_arguments(words: list[Any]) -> Iterator[str]:
     """The values of options such as `--token x`, `--token=x` and `TOKEN=x`."""
-    texts = [one if isinstance(one, str) else "" for one in words]
+    texts = [word if isinstance(word, str) else "" for word in words]
     for word, following in zip_longest(texts, texts[1:], fillvalue=""):
-        name, equals, given = word.partition("=")
+        name, equals, value = word.partition("=")
         if _SECRET_NAME.search(name):
-            yield given if equals else following if name.startswith("-") else ""
+            yield value if equals else following if name.startswith("-") else ""
 
 
 def _of_address(text: str) -> Iterator[str]:
@@ -77,4 +77,4 @@ def _of_address(text: str) -> Iterator[str]:
         yield from filter(None, (parts.password, parts.username))
     except ValueError:
         return
-    yield from (given for _, given in parse_qsl(parts.query))
+    yield from (value for _, value in parse_qsl(parts.query))

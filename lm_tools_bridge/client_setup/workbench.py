@@ -72,8 +72,8 @@ class ClientFiles:
         refusal = state if isinstance(state, Refusal) else None
         entry: Entry | None = None
         if not isinstance(state, Refusal):
-            found = entry_in(state.content, client.form, str(path))
-            refusal, entry = (found, None) if isinstance(found, Refusal) else (None, found)
+            present = entry_in(state.content, client.form, str(path))
+            refusal, entry = (present, None) if isinstance(present, Refusal) else (None, present)
         meaning = None if refusal else state_of(entry, client.entry(self.endpoint))
         can_undo = isinstance(self.plan_undo(client), Planned)
         return Overview(path, self.is_installed(client), entry, meaning, refusal, can_undo)
@@ -92,8 +92,8 @@ class ClientFiles:
         states = [file_access.read(path) for path in existing]
         for state in states:
             if isinstance(state, FileState):
-                found = entry_in(state.content, client.form, str(state.path))
-                if found is not None and not isinstance(found, Refusal):
+                entry = entry_in(state.content, client.form, str(state.path))
+                if entry is not None and not isinstance(entry, Refusal):
                     return state
         return states[0] if states else file_access.read(self._path(client))
 
@@ -172,21 +172,21 @@ class ClientFiles:
         state = self.find(client)
         if isinstance(state, Refusal):
             return state
-        found = change(state)
-        if not isinstance(found, Change):
-            return found
-        return file_access.writable(state) or Planned(state, found.after)
+        planned_change = change(state)
+        if not isinstance(planned_change, Change):
+            return planned_change
+        return file_access.writable(state) or Planned(state, planned_change.after)
 
     def _write(self, client: Client, planned: Planned) -> Refusal | None:
         state, after = planned.state, planned.after or b""
         old = undo_records.load(self.state_dir, client.id)
         undo_records.save(self.state_dir, client.id, UndoRecord(state.path, state.content, after))
-        made = file_access.replace(state, Change(state.content, after))
-        if isinstance(made, Refusal):
+        new_folders = file_access.replace(state, Change(state.content, after))
+        if isinstance(new_folders, Refusal):
             self._restore_record(client, old)
-            return made
-        if made:
-            record = UndoRecord(state.path, state.content, after, tuple(made))
+            return new_folders
+        if new_folders:
+            record = UndoRecord(state.path, state.content, after, tuple(new_folders))
             undo_records.save(self.state_dir, client.id, record)
         return self._verified(client, state.path, after)
 
@@ -195,8 +195,8 @@ class ClientFiles:
         if planned.after is None:
             refused = file_access.delete(state, list(planned.folders))
         else:
-            made = file_access.replace(state, Change(state.content, planned.after))
-            refused = made if isinstance(made, Refusal) else None
+            result = file_access.replace(state, Change(state.content, planned.after))
+            refused = result if isinstance(result, Refusal) else None
         if refused is None:
             undo_records.forget(self.state_dir, client.id)
         return refused
@@ -212,8 +212,8 @@ class ClientFiles:
         state = file_access.read(path)
         if isinstance(state, Refusal):
             return state
-        found = entry_in(state.content, client.form, str(path))
-        if state.content == written and not isinstance(found, Refusal):
+        entry = entry_in(state.content, client.form, str(path))
+        if state.content == written and not isinstance(entry, Refusal):
             return None
         text = f"{path} does not have what was written: another program changed it"
         return Refusal("changed_meanwhile", text, "close the client, then try again")

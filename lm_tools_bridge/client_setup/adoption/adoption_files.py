@@ -63,7 +63,9 @@ class AdoptionFiles(ABC):
             state = self._read(path)
             if isinstance(state, Refusal):
                 return state
-            same = next((name for name, one in states.items() if one.target == state.target), None)
+            same = next(
+                (name for name, other_state in states.items() if other_state.target == state.target), None
+            )
             if same is not None:
                 text = f"{path} and {same} are the same file"
                 return Refusal(
@@ -82,7 +84,7 @@ class AdoptionFiles(ABC):
         if isinstance(adoption, Refusal):
             return adoption
         files = tuple(Planned(states[path], change.after) for path, change in adoption.changes.items())
-        refused = next(filter(None, (file_access.writable(one.state) for one in files)), None)
+        refused = next(filter(None, (file_access.writable(file.state) for file in files)), None)
         return refused or PlannedAdoption(adoption, files)
 
     def adopt(self, planned: PlannedAdoption) -> Refusal | None:
@@ -114,12 +116,12 @@ class AdoptionFiles(ABC):
         """The files that are neither what was written nor what was there before, with what was written."""
         if records is None:
             records = undo_records.load_set(self.state_dir, self._name)
-        found = []
+        changed_files = []
         for record in records:
             state = self._read(str(record.path))
             if isinstance(state, FileState) and state.content not in (record.after, record.before):
-                found.append((state, record.after))
-        return found
+                changed_files.append((state, record.after))
+        return changed_files
 
     def undo(self, planned: Sequence[Planned]) -> Refusal | None:
         """Restore all files, or none if one of them fails, and forget the change."""
@@ -139,19 +141,19 @@ class AdoptionFiles(ABC):
         old = undo_records.load_set(self.state_dir, self._name)
         self._remember(files, {})
         try:
-            made = write_all(files)
+            folders = write_all(files)
         except BaseException:
             self._restore_record(files, old)
             raise
-        if isinstance(made, Refusal):
+        if isinstance(folders, Refusal):
             self._restore_record(files, old)
-            return made
-        self._remember(files, made)
+            return folders
+        self._remember(files, folders)
         return None
 
     def _restore_record(self, files: Sequence[Planned], old: Sequence[UndoRecord]) -> None:
         """Take back `_remember`, unless a file could not be restored: the new record has its bytes."""
-        if any(_content(one.state) != one.state.content for one in files):
+        if any(_content(file.state) != file.state.content for file in files):
             return
         if old:
             undo_records.save_set(self.state_dir, self._name, old)
@@ -161,34 +163,37 @@ class AdoptionFiles(ABC):
     def _remember(self, files: Sequence[Planned], folders: Mapping[Path, Sequence[Path]]) -> None:
         records = [
             UndoRecord(
-                one.state.path, one.state.content, one.after or b"", tuple(folders.get(one.state.path, ()))
+                file.state.path,
+                file.state.content,
+                file.after or b"",
+                tuple(folders.get(file.state.path, ())),
             )
-            for one in files
+            for file in files
         ]
         undo_records.save_set(self.state_dir, self._name, records)
 
     def _undo(self, files: Sequence[Planned]) -> Refusal | None:
-        made = write_all(files)
-        if isinstance(made, Refusal):
-            return made
+        folders = write_all(files)
+        if isinstance(folders, Refusal):
+            return folders
         undo_records.forget(self.state_dir, self._name)
         return None
 
 
 def write_all(files: Sequence[Planned]) -> dict[Path, list[Path]] | Refusal:
     """Write every file, or restore those that were written if one fails; the folders made for each file."""
-    made: dict[Path, list[Path]] = {}
+    new_folders: dict[Path, list[Path]] = {}
     for number, planned in enumerate(files):
         try:
             written = _write(planned)
         except BaseException:  # Ctrl-C
-            _roll_back(files[: number + 1], made)
+            _roll_back(files[: number + 1], new_folders)
             raise
         if isinstance(written, Refusal):
-            lost = "".join(f"; {one}" for one in _roll_back(files[:number], made))
+            lost = "".join(f"; {failure}" for failure in _roll_back(files[:number], new_folders))
             return replace(written, message=written.message + lost)
-        made[planned.state.path] = written
-    return made
+        new_folders[planned.state.path] = written
+    return new_folders
 
 
 def _write(planned: Planned) -> list[Path] | Refusal:
@@ -202,13 +207,13 @@ def _content(before: FileState) -> bytes | None:
     return state.content if isinstance(state, FileState) else None
 
 
-def _roll_back(written: Sequence[Planned], made: Mapping[Path, Sequence[Path]]) -> list[str]:
+def _roll_back(written: Sequence[Planned], new_folders: Mapping[Path, Sequence[Path]]) -> list[str]:
     """Restore files; returns why some could not be restored."""
     lost = []
     for planned in reversed(written):
         path = planned.state.path
         now = file_access.read_again(planned.state)
-        back = now if isinstance(now, Refusal) else _restored(now, planned, made.get(path, ()))
+        back = now if isinstance(now, Refusal) else _restored(now, planned, new_folders.get(path, ()))
         if isinstance(back, Refusal):
             lost.append(f"{path} could not be restored ({back.message}); try: lmtb adopt --undo")
     return lost

@@ -54,12 +54,12 @@ class Adoption:
     @property
     def moved(self) -> tuple[Server, ...]:
         """The servers that move."""
-        return tuple(one for one in self.servers if one.reason is None)
+        return tuple(server for server in self.servers if server.reason is None)
 
     @property
     def left(self) -> tuple[Server, ...]:
         """The servers that stay where they are."""
-        return tuple(one for one in self.servers if one.reason is not None)
+        return tuple(server for server in self.servers if server.reason is not None)
 
 
 def decide(
@@ -88,10 +88,10 @@ def decide(
     present = _present(texts.get(target, ""), target)
     if isinstance(present, Refusal):
         return present
-    listed = _listed(texts, files)
-    if isinstance(listed, Refusal):
-        return listed
-    return _Decision(target, present, listed, names).adoption(contents, texts)
+    entries = _listed(texts, files)
+    if isinstance(entries, Refusal):
+        return entries
+    return _Decision(target, present, entries, names).adoption(contents, texts)
 
 
 def _present(text: str, target: str) -> list[str] | Refusal:
@@ -102,23 +102,25 @@ def _present(text: str, target: str) -> list[str] | Refusal:
     arrays = (
         [mcp.get(key, []) for key in ("stdio_servers", "remote_servers")] if isinstance(mcp, dict) else []
     )
-    entries = [one for array in arrays if isinstance(array, list) for one in array if isinstance(one, dict)]
-    return [namespace_of(str(one.get("namespace", ""))) for one in entries]
+    entries = [
+        entry for array in arrays if isinstance(array, list) for entry in array if isinstance(entry, dict)
+    ]
+    return [namespace_of(str(entry.get("namespace", ""))) for entry in entries]
 
 
 def _listed(
     texts: Mapping[str, str], files: Sequence[ServersFile]
 ) -> list[tuple[ServersFile, str, Any]] | Refusal:
     """Every entry of the clients' files, in their order."""
-    found: list[tuple[ServersFile, str, Any]] = []
+    entries: list[tuple[ServersFile, str, Any]] = []
     for file in files:
         servers = value_at(texts.get(file.path, ""), file.form, file.container)
         if isinstance(servers, SyntaxProblem | FormProblem):
             return refused(servers, file.path)
         if servers is not None and not isinstance(servers, dict):
             return refused(FormProblem("not_an_object", f'"{file.member}" is not an object'), file.path)
-        found += [(file, name, entry) for name, entry in (servers or {}).items()]
-    return found
+        entries += [(file, name, entry) for name, entry in (servers or {}).items()]
+    return entries
 
 
 @dataclass(slots=True)
@@ -137,13 +139,13 @@ class _Decision:
     def adoption(self, contents: Contents, texts: Mapping[str, str]) -> Adoption | Refusal:
         servers = []
         for file, name, entry in self.listed:
-            chosen = not self.names or name in self.names
-            reason = self._reason(file, name, entry) if chosen else ""
+            is_chosen = not self.names or name in self.names
+            reason = self._reason(file, name, entry) if is_chosen else ""
             if reason is not None:
                 self.staying.setdefault(namespace_of(name), file)
-            if chosen:
+            if is_chosen:
                 servers.append(Server(name, file, entry, reason))
-        changed = self._changed_texts(texts, [one for one in servers if one.reason is None])
+        changed = self._changed_texts(texts, [server for server in servers if server.reason is None])
         if isinstance(changed, Refusal):
             return changed
         changes = {path: _change(contents.get(path), text) for path, text in changed.items()}
@@ -152,28 +154,28 @@ class _Decision:
     def _reason(self, file: ServersFile, name: str, entry: Any) -> str | None:
         """Why an entry stays in its file; None if it moves."""
         own = namespace_of(name)
-        made = translate(name, entry, file)
-        if isinstance(made, Untranslatable):
-            return made.reason
+        entry_table = translate(name, entry, file)
+        if isinstance(entry_table, Untranslatable):
+            return entry_table.reason
         if own in self.present:
             return f"{self.target} has a server of this name"
         if own in self.staying:
             return f"another server of this name stays in {self.staying[own].path}"
         if own in self.moving:
-            first, other = self.moving[own]
-            if made.essence != other.essence:
+            first, first_table = self.moving[own]
+            if entry_table.essence != first_table.essence:
                 return f"the server of this name in {first.path} differs"
-            self.moving[own] = (first, other.also_in(made))
+            self.moving[own] = (first, first_table.also_in(entry_table))
             return None
         if self._is_taken_by_number(own):
             return "its name may be given to a second server of the name before the number"
-        self.moving[own] = (file, made)
+        self.moving[own] = (file, entry_table)
         return None
 
     def _is_taken_by_number(self, own: str) -> bool:
         """Whether the workspace server may give this name to the second of two servers with one name."""
-        found = _NUMBERED.fullmatch(own)
-        return found is not None and self.counts[found[1]] > 1
+        match = _NUMBERED.fullmatch(own)
+        return match is not None and self.counts[match[1]] > 1
 
     def _changed_texts(self, texts: Mapping[str, str], moved: list[Server]) -> dict[str, str] | Refusal:
         if not moved:
@@ -183,13 +185,13 @@ class _Decision:
             return Refusal("too_large", text, "name some of them: lmtb adopt NAME …")
         comments: dict[str, list[str]] = {}
         changed: dict[str, str] = {self.target: ""}
-        for one in moved:
-            text = changed.get(one.file.path, texts[one.file.path])
-            without = _without(text, one)
+        for server in moved:
+            text = changed.get(server.file.path, texts[server.file.path])
+            without = _without(text, server)
             if not isinstance(without, str):
-                return refused(without, one.file.path)
-            comments.setdefault(namespace_of(one.name), []).extend(_comments(text, without, one))
-            changed[one.file.path] = without
+                return refused(without, server.file.path)
+            comments.setdefault(namespace_of(server.name), []).extend(_comments(text, without, server))
+            changed[server.file.path] = without
         entries = [
             (("mcp", entry.kind), entry.table, comments[own]) for own, (_, entry) in self.moving.items()
         ]

@@ -77,14 +77,14 @@ class TomlEntry:
         )  # fmt: skip
         return (self.kind, *(self.table.get(key) for key in keys))
 
-    def also_in(self, other: TomlEntry) -> TomlEntry:
+    def also_in(self, entry: TomlEntry) -> TomlEntry:
         """This entry for its own projects and those of another entry."""
-        mine, theirs = self.table.get("projects"), other.table.get("projects")
+        mine, theirs = self.table.get("projects"), entry.table.get("projects")
         table = {key: value for key, value in self.table.items() if key != "projects"}
         if mine is None or theirs is None:
             return TomlEntry(self.kind, table)
         return TomlEntry(
-            self.kind, {**table, "projects": [*mine, *(one for one in theirs if one not in mine)]}
+            self.kind, {**table, "projects": [*mine, *(project for project in theirs if project not in mine)]}
         )
 
 
@@ -156,7 +156,7 @@ def _start(kind: Kind, entry: Mapping[str, Any], file: ServersFile) -> dict[str,
         if not isinstance(command, str) or not command.strip():
             raise StaysError('"command" is missing')
         if not isinstance(arguments, list) or not all(
-            isinstance(one, str | int | float) for one in arguments
+            isinstance(argument, str | int | float) for argument in arguments
         ):
             raise StaysError('"args" is not a list of strings')
         return {"command": [command, *map(str, arguments)]}
@@ -170,34 +170,34 @@ def _start(kind: Kind, entry: Mapping[str, Any], file: ServersFile) -> dict[str,
 
 def _others(kind: Kind, entry: Mapping[str, Any]) -> dict[str, Any]:
     """The other keys, each with the name and value that it has in `workspace.toml`."""
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for key, value in entry.items():
         if key in _READ_APART[kind]:
             continue
-        made = _TRANSLATIONS[key](value) if key in _TRANSLATIONS else {key: value}
-        for own, one in made.items():
-            if own in found:
+        members = _TRANSLATIONS[key](value) if key in _TRANSLATIONS else {key: value}
+        for own, member in members.items():
+            if own in table:
                 raise StaysError(f'"{key}" and another key say the same')
             if not (own == "auth" and key in ("oauth", "auth") and kind == "remote_servers"):
-                _check_value(kind, own, one, key)
-            found[own] = one
-    return found
+                _check_value(kind, own, member, key)
+            table[own] = member
+    return table
 
 
 def _check_value(kind: Kind, own: str, value: Any, key: str) -> None:
-    wanted = _KEYS[kind].get(own)
-    if wanted is None:
+    expected = _KEYS[kind].get(own)
+    if expected is None:
         raise StaysError(f'workspace.toml has nothing for its key "{key}"')
-    if wanted is _TEXTS:
-        fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
-    elif wanted is _PAIRS:
-        fits = isinstance(value, dict) and all(isinstance(one, str | int | float) for one in value.values())
-    elif wanted is float:
+    if expected is _TEXTS:
+        fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    elif expected is _PAIRS:
+        fits = isinstance(value, dict) and all(isinstance(item, str | int | float) for item in value.values())
+    elif expected is float:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
     elif own in ("tool_visibility", "task"):
-        fits = isinstance(value, (str, wanted)) or _is_table(own, value)
+        fits = isinstance(value, (str, expected)) or _is_table(own, value)
     else:
-        fits = isinstance(value, wanted)
+        fits = isinstance(value, expected)
     if not fits:
         raise StaysError(f'workspace.toml cannot hold the value of "{key}"')
 
@@ -206,7 +206,7 @@ def _is_table(own: str, value: Any) -> bool:
     return (
         own == "tool_visibility"
         and isinstance(value, dict)
-        and all(isinstance(one, str) for one in value.values())
+        and all(isinstance(item, str) for item in value.values())
     )
 
 
@@ -231,14 +231,14 @@ def _timeout(value: Any) -> Mapping[str, Any]:
 def _oauth(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise StaysError("its OAuth settings are not an object")
-    found: dict[str, Any] = {"auth": "oauth"}
-    for key, one in value.items():
+    settings: dict[str, Any] = {"auth": "oauth"}
+    for key, setting in value.items():
         own = _OAUTH.get(key)
-        text = " ".join(map(str, one)) if own == "scope" and isinstance(one, list) else one
-        if own is None or own in found or not isinstance(text, str):
+        text = " ".join(map(str, setting)) if own == "scope" and isinstance(setting, list) else setting
+        if own is None or own in settings or not isinstance(text, str):
             raise StaysError(f'workspace.toml has nothing for the OAuth setting "{key}"')
-        found[own] = text
-    return found
+        settings[own] = text
+    return settings
 
 
 def _tools(value: Any) -> Mapping[str, Any]:

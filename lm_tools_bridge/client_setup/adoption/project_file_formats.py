@@ -83,11 +83,11 @@ def changed_meaning(table: Mapping[str, Any], file: ServersFile) -> str | None:
         editors = _ONLY_EDITORS.search(text)
         if editors is not None:
             return f"only {file.client} has a value for {editors[0]}"
-        bare = [one[0] for one in _BARE_VARIABLE.finditer(text) if one[0][2:-1] not in _SHARED_NAMES]
+        bare = [match[0] for match in _BARE_VARIABLE.finditer(text) if match[0][2:-1] not in _SHARED_NAMES]
         if bare and not file.bare:
             return f"{bare[0]} means something else in workspace.toml"
     paths = (*table.get("command", ()), table.get("cwd", ""), table.get("env_file", ""))
-    if not file.tilde and any(one == "~" or one.startswith("~/") for one in paths):
+    if not file.tilde and any(match == "~" or match.startswith("~/") for match in paths):
         return "~ means something else in workspace.toml"
     return None
 
@@ -96,9 +96,9 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, item in value.items():
             yield key
-            yield from _strings(one)
+            yield from _strings(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _strings(one)
+        for item in value:
+            yield from _strings(item)

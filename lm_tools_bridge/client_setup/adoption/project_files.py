@@ -40,11 +40,11 @@ class ProjectFiles(AdoptionFiles):
     def started_by_clients(self) -> dict[ServersFile, list[str]]:
         """The servers that clients start themselves, of those that can move; none if a file is refused."""
         planned = self.plan()
-        found: dict[ServersFile, list[str]] = {}
-        for one in () if isinstance(planned, Refusal) else planned.adoption.moved:
-            if one.is_started:
-                found.setdefault(one.file, []).append(one.name)
-        return found
+        names: dict[ServersFile, list[str]] = {}
+        for server in () if isinstance(planned, Refusal) else planned.adoption.moved:
+            if server.is_started:
+                names.setdefault(server.file, []).append(server.name)
+        return names
 
     def _read(self, path: str) -> FileState | Refusal:
         return file_access.read(self.root / path, is_linkable=False)

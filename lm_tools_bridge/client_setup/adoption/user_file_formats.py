@@ -50,16 +50,19 @@ class UserFormat:
 
 def _codex(entry: Entry) -> Entry:
     """Codex: no variables, but keys that name one."""
-    found = {key: value for key, value in entry.items() if key not in _CODEX_START}
-    _refuse(_OURS, found, "means something else in workspace.toml")
-    found |= _moved(found, {"http_headers": "headers", "bearer_token_env_var": "token_env"})
-    found |= _moved(found, {"enabled_tools": "include", "disabled_tools": "exclude"})
-    named = found.pop("env_http_headers", {})
-    if named:
-        found["headers"] = {**found.get("headers", {}), **{key: f"${{{one}}}" for key, one in named.items()}}
-    if "tool_timeout_sec" in found:
-        found["timeout_s"] = found.pop("tool_timeout_sec")
-    return found
+    restated = {key: value for key, value in entry.items() if key not in _CODEX_START}
+    _refuse(_OURS, restated, "means something else in workspace.toml")
+    restated |= _moved(restated, {"http_headers": "headers", "bearer_token_env_var": "token_env"})
+    restated |= _moved(restated, {"enabled_tools": "include", "disabled_tools": "exclude"})
+    variables = restated.pop("env_http_headers", {})
+    if variables:
+        restated["headers"] = {
+            **restated.get("headers", {}),
+            **{key: f"${{{variable}}}" for key, variable in variables.items()},
+        }
+    if "tool_timeout_sec" in restated:
+        restated["timeout_s"] = restated.pop("tool_timeout_sec")
+    return restated
 
 
 _CODEX_START: Final = frozenset({"required", "startup_timeout_sec", "startup_timeout_ms"})
@@ -68,37 +71,39 @@ _CODEX_START: Final = frozenset({"required", "startup_timeout_sec", "startup_tim
 
 def _gemini(entry: Entry) -> Entry:
     """Gemini CLI: `$X`, and `httpUrl` beside `url`, which is for the older transport."""
-    found = dict(entry)
-    found |= _moved(found, {"includeTools": "include", "excludeTools": "exclude"})
-    if "httpUrl" in found:
-        if "url" in found:
+    restated = dict(entry)
+    restated |= _moved(restated, {"includeTools": "include", "excludeTools": "exclude"})
+    if "httpUrl" in restated:
+        if "url" in restated:
             raise StaysError('"url" and "httpUrl" say the same')
-        found |= {"type": "http", "url": found.pop("httpUrl")}
-    elif "url" in found and "type" not in found:
-        found["type"] = "sse"
-    return dict(_mapped(found, lambda text: _GEMINI.sub(lambda one: f"${{{one[1] or one[2]}}}", text)))
+        restated |= {"type": "http", "url": restated.pop("httpUrl")}
+    elif "url" in restated and "type" not in restated:
+        restated["type"] = "sse"
+    return dict(
+        _mapped(restated, lambda text: _GEMINI.sub(lambda match: f"${{{match[1] or match[2]}}}", text))
+    )
 
 
 def _opencode(entry: Entry) -> Entry:
     """The program opencode: `{env:X}`, and one list for the program and its arguments."""
-    found = dict(entry)
-    _refuse(_OURS, found, "means something else in workspace.toml")
-    if found.get("type") == "remote":
-        found["type"] = "http"
-    command = found.get("command")
+    restated = dict(entry)
+    _refuse(_OURS, restated, "means something else in workspace.toml")
+    if restated.get("type") == "remote":
+        restated["type"] = "http"
+    command = restated.get("command")
     if isinstance(command, list) and command:
-        found |= {"command": command[0], "args": command[1:]}
-    found |= _moved(found, {"environment": "env"})
-    made = dict(_mapped(found, lambda text: _OPENCODE.sub(r"${\1:-}", text)))
-    _refuse(re.compile(r"\{(?:env|file):"), made, "has a value in opencode only")
-    return made
+        restated |= {"command": command[0], "args": command[1:]}
+    restated |= _moved(restated, {"environment": "env"})
+    expanded = dict(_mapped(restated, lambda text: _OPENCODE.sub(r"${\1:-}", text)))
+    _refuse(re.compile(r"\{(?:env|file):"), expanded, "has a value in opencode only")
+    return expanded
 
 
 def _reachable(restated: Callable[[Entry], Entry], entry: Entry) -> Entry:
     """The restated entry; in `workspace.toml`, an address of a private network has to be allowed."""
-    found = restated(entry)
-    is_private = isinstance(found.get("url"), str) and _is_private(found["url"])
-    return {**found, "allow_private": True} if is_private else found
+    table = restated(entry)
+    is_private = isinstance(table.get("url"), str) and _is_private(table["url"])
+    return {**table, "allow_private": True} if is_private else table
 
 
 def _is_private(url: str) -> bool:
@@ -119,25 +124,25 @@ def _moved(entry: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 
 def _refuse(pattern: re.Pattern[str], value: Any, why: str) -> None:
     for text in _texts(value):
-        found = pattern.search(text)
-        if found is not None:
-            raise StaysError(f"{found[0]}… {why}")
+        match = pattern.search(text)
+        if match is not None:
+            raise StaysError(f"{match[0]}… {why}")
 
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(one, change) for key, one in value.items()}
-    return [_mapped(one, change) for one in value] if isinstance(value, list) else value
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
 USER_FORMATS: Final = (
@@ -153,15 +158,15 @@ USER_FORMATS: Final = (
 
 def user_files(machine: Machine, contents: Callable[[Path], bytes | None]) -> Sequence[ServersFile]:
     """Where the user's clients have servers: their files, and sections of these for single projects."""
-    found: list[ServersFile] = []
-    for one in USER_FORMATS:
-        client = _BY_ID[one.client]
+    files: list[ServersFile] = []
+    for user_format in USER_FORMATS:
+        client = _BY_ID[user_format.client]
         for file in client.candidates(machine):
-            found.append(_file(client, one, file))
-            if one.has_sections:
+            files.append(_file(client, user_format, file))
+            if user_format.has_sections:
                 sections = _projects(client, contents(file))
-                found += [_file(client, one, file, project) for project in sections]
-    return tuple(found)
+                files += [_file(client, user_format, file, project) for project in sections]
+    return tuple(files)
 
 
 def _file(client: Client, form: UserFormat, file: Path, project: str | None = None) -> ServersFile:

@@ -116,11 +116,11 @@ class _Command:
         refused = self.files.undo(planned)
         if refused is not None:
             _fail(refused)
-        restored = ", ".join(short(one.state.path) for one in planned)
+        restored = ", ".join(short(file.state.path) for file in planned)
         self._end("done", f"restored: {restored or 'nothing, all files are as they were'}", planned)
 
     def _check_names(self, names: Sequence[str], adoption: Adoption) -> None:
-        unknown = sorted(set(names) - {one.name for one in adoption.servers})
+        unknown = sorted(set(names) - {server.name for server in adoption.servers})
         if unknown:
             text = f"no client file of {short(self.files.root)} has a server named {', '.join(unknown)}"
             step = f"see what can be moved: lmtb adopt{' --user' * self._is_user} --dry-run"
@@ -132,20 +132,22 @@ class _Command:
         secrets = self._secrets(files)
         for file in files:
             show_diff(file.state.path, file.state.content, file.after, secrets=secrets)
-        for one in self._left(adoption) if adoption is not None else ():
-            say(f"stays in {_where(one)}: {one.name}: {one.reason}")
+        for server in self._left(adoption) if adoption is not None else ():
+            say(f"stays in {_where(server)}: {server.name}: {server.reason}")
         if self._is_user and files:
             say("close these clients first: one that runs may write its old content over the change")
 
     def _left(self, adoption: Adoption) -> list[Server]:
         """The servers to name. Of the user's files, our own entry belongs there."""
-        return [one for one in adoption.left if not (self._is_user and one.reason == LEADS_TO_US)]
+        return [server for server in adoption.left if not (self._is_user and server.reason == LEADS_TO_US)]
 
     def _secrets(self, files: Sequence[Planned]) -> frozenset[str] | None:
         """What to mask in the changes; None for a project, whose files others read as well."""
         if not self._is_user:
             return None
-        contents = [(one.state.path.name, text) for one in files for text in (one.state.content, one.after)]
+        contents = [
+            (file.state.path.name, text) for file in files for text in (file.state.content, file.after)
+        ]
         return secrets_of(contents)
 
     def _show_changed_since(self, refusal: Refusal) -> None:
@@ -162,7 +164,7 @@ class _Command:
         return confirm(question, "this changes files", step=step)
 
     def _next_steps(self, adoption: Adoption) -> str:
-        names = ", ".join(dict.fromkeys(one.name for one in adoption.moved))
+        names = ", ".join(dict.fromkeys(server.name for server in adoption.moved))
         if isinstance(self.files, UserFiles):
             target, option, step = short(Path(self.files.target)), "--user", self._user_step(adoption)
         else:
@@ -173,7 +175,7 @@ class _Command:
 
     def _user_step(self, adoption: Adoption) -> str:
         """Clients lose what moved until they have us."""
-        moved = {one.file.client for one in adoption.moved}
+        moved = {server.file.client for server in adoption.moved}
         machine = user_machine()
         without = [
             client.id
@@ -198,25 +200,34 @@ class _Command:
     def _as_json(self, files: Sequence[Planned], adoption: Adoption | None) -> dict[str, Any]:
         secrets = self._secrets(files)
         changes = [
-            {"file": str(path), "diff": list(diff_lines(path, one.state.content, one.after, secrets=secrets))}
-            for one in files
-            for path in [one.state.path]
+            {
+                "file": str(path),
+                "diff": list(diff_lines(path, file.state.content, file.after, secrets=secrets)),
+            }
+            for file in files
+            for path in [file.state.path]
         ]
         if adoption is None:
             return {"files": changes}
         moved = [
-            {"name": one.name, "file": one.file.path, "project": one.file.project} for one in adoption.moved
+            {"name": server.name, "file": server.file.path, "project": server.file.project}
+            for server in adoption.moved
         ]
-        left = [
-            {"name": one.name, "file": one.file.path, "project": one.file.project, "reason": one.reason}
-            for one in self._left(adoption)
+        staying = [
+            {
+                "name": server.name,
+                "file": server.file.path,
+                "project": server.file.project,
+                "reason": server.reason,
+            }
+            for server in self._left(adoption)
         ]
-        return {"files": changes, "moved": moved, "left": left}
+        return {"files": changes, "moved": moved, "left": staying}
 
 
-def _where(one: Server) -> str:
-    where = short(Path(one.file.path))
-    return where if one.file.project is None else f"{where} (for {short(Path(one.file.project))})"
+def _where(server: Server) -> str:
+    where = short(Path(server.file.path))
+    return where if server.file.project is None else f"{where} (for {short(Path(server.file.project))})"
 
 
 _Result = Literal["done", "planned", "declined", "unchanged"]

@@ -97,7 +97,7 @@ class Changes:
     def _check(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
         """Do what each configured client does, and add to its result what it would see."""
         pairs = zip(clients, results, strict=True)
-        rows = {one.id: row for one, row in pairs if row["result"] in {"done", "unchanged"}}
+        rows = {client.id: row for client, row in pairs if row["result"] in {"done", "unchanged"}}
         if not rows or running_port() != self._files.endpoint.port:
             return
         from lm_tools_bridge.doctor import client_checks  # the other verbs do not need it
@@ -105,8 +105,10 @@ class Changes:
 
         situation = Situation.of(user_paths())
         with waiting("checking what they see"), suppress(Failure):
-            for one, findings in client_checks.findings_of(situation, [c for c in clients if c.id in rows]):
-                rows[one.id]["checks"] = [finding.as_json() for finding in findings]
+            for client, findings in client_checks.findings_of(
+                situation, [c for c in clients if c.id in rows]
+            ):
+                rows[client.id]["checks"] = [finding.as_json() for finding in findings]
                 say(*(view for finding in findings for view in shown(finding)))
 
     def _one(self, client: Client) -> dict[str, Any]:
@@ -157,8 +159,8 @@ class Changes:
         return {"client": client.id, "result": "refused", "problem": refusal_json(refusal)}
 
     def _say_done(self, client: Client, planned: Planned) -> None:
-        done = "deleted the new file" if planned.after is None else _DONE[self._verb]
-        self._say(f"{client.title}: {done} {short(planned.state.path)}")
+        action = "deleted the new file" if planned.after is None else _DONE[self._verb]
+        self._say(f"{client.title}: {action} {short(planned.state.path)}")
         if self._verb in _WRITES and client.note:
             self._say(f"  note: {client.note}")
         own = [name for name in _OWN_FOLDERS if os.environ.get(name)]

@@ -55,11 +55,11 @@ def program() -> str:
 
 def named(names: Sequence[str]) -> list[Client]:
     """The clients of these names, each once. Fails for an unknown one."""
-    found: dict[str, Client] = {}
+    clients: dict[str, Client] = {}
     for name in names:
         client = client_named(name)
         if client is None:
-            ids = [one.id for one in CLIENTS]
+            ids = [client.id for client in CLIENTS]
             step = f"known are {', '.join(ids)}; for any other: lmtb client show other"
             raise Failure(
                 f"no client is named {name}{did_you_mean(name, ids)}",
@@ -67,8 +67,8 @@ def named(names: Sequence[str]) -> list[Client]:
                 exit_code=exit_codes.USAGE,
                 reason="unknown_client",
             )
-        found[client.id] = client
-    return list(found.values())
+        clients[client.id] = client
+    return list(clients.values())
 
 
 def _configured_port(paths: Paths) -> int:

@@ -71,8 +71,8 @@ def refusal_json(refusal: Refusal) -> dict[str, Any]:
 def client_table(rows: list[tuple[Client, Overview]]) -> Table:
     """The table of clients."""
     cells = [
-        (client.id, "yes" if one.installed else "no", configured(one), short(one.file))
-        for client, one in rows
+        (client.id, "yes" if overview.installed else "no", configured(overview), short(overview.file))
+        for client, overview in rows
     ]
     return Table(_COLUMNS, cells)
 
@@ -101,12 +101,12 @@ def diff_lines(
     names = (name if before is not None else "/dev/null", name if after is not None else "/dev/null")
     context = 3 if secrets is None else 0
     for line in unified_diff(_lines(before), _lines(after), *names, lineterm="", n=context):
-        shown = line.removesuffix("\r")
+        visible = line.removesuffix("\r")
         if secrets is not None:
-            shown = masked(shown, secrets)
+            visible = masked(visible, secrets)
             if len(line) > _LONGEST_PRIVATE_LINE:
-                shown = f"{line[0]} (a line of {len(line) - 1} characters, which is not shown)"
-        yield printable(shown, lines=True, width=_LONGEST_LINE)
+                visible = f"{line[0]} (a line of {len(line) - 1} characters, which is not shown)"
+        yield printable(visible, lines=True, width=_LONGEST_LINE)
 
 
 def show_diff(

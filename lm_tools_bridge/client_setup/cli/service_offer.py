@@ -105,15 +105,15 @@ class ServiceOffer:
         """What an installation would do once a manager that runs in the background has ended."""
         if self._facts is None or self._is_installed:
             return Refused("", "", "not_offered")
-        seen, status = self._facts.seen, self._facts.status
-        if seen.supervisor is not Supervisor.SYSTEMD and not self._wanted:
+        situation, status = self._facts.seen, self._facts.status
+        if situation.supervisor is not Supervisor.SYSTEMD and not self._wanted:
             return Refused("", "", "not_offered")  # on macOS it was never tried
-        if seen.ignored:
-            text = f"set in this shell, but not for a service: {', '.join(seen.ignored)}"
+        if situation.ignored:
+            text = f"set in this shell, but not for a service: {', '.join(situation.ignored)}"
             return Refused(text, "put these settings into config.toml", "configuration")
         if status is not None and status.get("startedBy") == "background":
-            seen = replace(seen, manager=None, port_holder=None)
-        return installation(seen)
+            situation = replace(situation, manager=None, port_holder=None)
+        return installation(situation)
 
     def _install(self) -> None:
         if self._facts is not None and self._facts.status is not None:

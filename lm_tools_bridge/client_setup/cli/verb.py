@@ -69,13 +69,13 @@ def list_clients(port: int | None, as_json: bool) -> None:
     change it, `other` if an entry of our name leads elsewhere, and `unknown` if the file cannot be used.
     """
     files = client_files(port)
-    rows = [(one, files.overview(one)) for one in CLIENTS]
+    rows = [(client, files.overview(client)) for client in CLIENTS]
     if as_json:
         address = files.endpoint.address()
         print_json({"address": address, "clients": [overview_json(*row) for row in rows]})
         return
     say(client_table(rows))
-    problems = [one.refusal for _, one in rows if one.refusal is not None]
+    problems = [overview.refusal for _, overview in rows if overview.refusal is not None]
     for problem in problems:
         say("", problem.message, f"  -> {problem.next_step}")
     say("", "add one with: lmtb client add CLIENT; any other client: lmtb client show other")
@@ -93,17 +93,17 @@ def show(name: str, port: int | None, as_json: bool) -> None:
     if name.lower() == "other":
         _show_generic(client_files(port), as_json)
         return
-    (chosen,) = named([name])
+    (client,) = named([name])
     files = client_files(port)
-    overview = files.overview(chosen)
-    wanted = chosen.entry(files.endpoint)
+    overview = files.overview(client)
+    new_entry = client.entry(files.endpoint)
     if as_json:
-        about = {**overview_json(chosen, overview), "entry": overview.entry, "wanted": wanted}
-        print_json({"name": ENTRY_NAME, "path": list(chosen.form.path), **about})
+        about = {**overview_json(client, overview), "entry": overview.entry, "wanted": new_entry}
+        print_json({"name": ENTRY_NAME, "path": list(client.form.path), **about})
         return
-    say(f"{chosen.title}: {short(overview.file)}")
-    _show_entry(chosen, overview, wanted)
-    undo = f"lmtb client remove --undo {chosen.id}" if overview.can_undo else "not available"
+    say(f"{client.title}: {short(overview.file)}")
+    _show_entry(client, overview, new_entry)
+    undo = f"lmtb client remove --undo {client.id}" if overview.can_undo else "not available"
     say("", f"undo: {undo}")
 
 
@@ -132,19 +132,23 @@ def add(
     client needs a running manager and no service starts it at login, the service is offered, too. If a
     manager runs, each client is then played in the current folder, as by `lmtb doctor`.
     """
-    chosen = named(names)
+    clients = named(names)
     files = client_files(port)
-    found = [one for one in CLIENTS if files.is_installed(one)]
+    installed = [client for client in CLIENTS if files.is_installed(client)]
     if bool(names) == everything:
-        here = f"; found here: {', '.join(one.id for one in found)}" if found else "; see: lmtb client list"
+        here = (
+            f"; found here: {', '.join(client.id for client in installed)}"
+            if installed
+            else "; see: lmtb client list"
+        )
         raise click.UsageError(f"name clients, or use --all{here}")
     if everything:
-        chosen = found
-    if not chosen:
+        clients = installed
+    if not clients:
         text = "no known client is installed"
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
     options["offer"] = ServiceOffer(service, files.endpoint)
-    _changes(files, "add", lambda one: files.plan_addition(one, force=force), options).run(chosen)
+    _changes(files, "add", lambda client: files.plan_addition(client, force=force), options).run(clients)
 
 
 install = copy(add)
@@ -163,10 +167,10 @@ def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
     Without CLIENT, those of all clients that have one. Nothing is added where there is none.
     """
     files = client_files(port)
-    chosen = named(names) or [one for one in CLIENTS if files.overview(one).state in _OURS]
-    if not chosen:
+    clients = named(names) or [client for client in CLIENTS if files.overview(client).state in _OURS]
+    if not clients:
         raise Failure("no client is configured", "add one with: lmtb client add CLIENT", reason="no_client")
-    _changes(files, "update", files.plan_update, options).run(chosen)
+    _changes(files, "update", files.plan_update, options).run(clients)
 
 
 @client.command()
@@ -176,31 +180,33 @@ def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
 @json_option
 def remove(names: tuple[str, ...], undo: bool, force: bool, **options: Any) -> None:
     """Take this server out of a client's file, after showing the change."""
-    chosen = named(names)
+    clients = named(names)
     files = client_files(_NO_PORT)
     if undo:
-        _changes(files, "undo", files.plan_undo, options).run(chosen)
+        _changes(files, "undo", files.plan_undo, options).run(clients)
     else:
-        _changes(files, "remove", lambda one: files.plan_removal(one, force=force), options).run(chosen)
+        _changes(files, "remove", lambda client: files.plan_removal(client, force=force), options).run(
+            clients
+        )
 
 
 def _changes(files: ClientFiles, verb: Any, plan: Any, options: Any) -> Changes:
     return Changes(files, verb, plan, **options)
 
 
-def _show_entry(chosen: Client, overview: Overview, wanted: Entry) -> None:
+def _show_entry(client: Client, overview: Overview, new_entry: Entry) -> None:
     refusal = overview.refusal
     if refusal is not None:
         say(Note(refusal.message, Tone.BAD), f"  -> {refusal.next_step}")
     if overview.entry is not None:
         say(f"configured: {configured(overview)}. The entry is:", "")
-        click.echo(printable(entry_text(chosen, overview.entry), lines=True))
+        click.echo(printable(entry_text(client, overview.entry), lines=True))
     if overview.state == "current":
         return
     verb = "update" if overview.state == "outdated" else "add"
-    wanted = upgraded(overview.entry or {}, wanted) if verb == "update" else wanted
-    say("", f"`lmtb client {verb} {chosen.id}` would write:", "")
-    click.echo(printable(entry_text(chosen, wanted), lines=True))
+    new_entry = upgraded(overview.entry or {}, new_entry) if verb == "update" else new_entry
+    say("", f"`lmtb client {verb} {client.id}` would write:", "")
+    click.echo(printable(entry_text(client, new_entry), lines=True))
 
 
 def _show_generic(files: ClientFiles, as_json: bool) -> None:

@@ -99,20 +99,20 @@ def replace(state: FileState, change: Change) -> list[Path] | Refusal:
     refused = writable(state)
     if refused is not None:
         return refused
-    made: tuple[Path, ...] = ()
+    new_folders: tuple[Path, ...] = ()
     try:
         with project_file.held(state.target.parent, make=_NEW_FOLDER) as folder:
-            made = folder.made
+            new_folders = folder.made
             if _is_as_read(state, folder):
                 folder.write(state.target.name, change.after, state.mode)
-                return list(made)
+                return list(new_folders)
     except OSError as error:
-        _remove_folders(made)
+        _remove_folders(new_folders)
         text = f"{state.path} cannot be written: {error.strerror or error}"
         return Refusal("write_failed", text, "free space, or check the folder's permissions")
     except UnsafePathError:
         pass  # a link was put into its way
-    _remove_folders(made)
+    _remove_folders(new_folders)
     return _changed_meanwhile(state.path)
 
 

@@ -42,19 +42,19 @@ def with_member(text: str, path: Sequence[str], value: Any, dialect: Dialect = J
     document = parse(text, dialect)
     if isinstance(document, SyntaxProblem):
         return document
-    found = _deepest(document.root, path)
-    if isinstance(found, FormProblem):
-        return found
-    node, depth = found
+    place = _deepest(document.root, path)
+    if isinstance(place, FormProblem):
+        return place
+    node, depth = place
     member = node.member(path[depth])
-    rest = _nested(path[depth + 1 :], value)
+    nested_value = _nested(path[depth + 1 :], value)
     style = _Style(text, document.root)
     expected = _with(document.root.value, path, value)
     if member is None:
-        changed = _inserted(style, document, node, path[depth], rest)
+        changed = _inserted(style, document, node, path[depth], nested_value)
         return _checked(changed, expected, _outside(text, document, 0, 0), dialect)
     comments = _outside(text, document, member.value.start, member.value.end)
-    return _checked(_replaced(style, member, rest), expected, comments, dialect)
+    return _checked(_replaced(style, member, nested_value), expected, comments, dialect)
 
 
 def without_member(text: str, path: Sequence[str], dialect: Dialect = JSON) -> str | Problem:
@@ -62,10 +62,10 @@ def without_member(text: str, path: Sequence[str], dialect: Dialect = JSON) -> s
     document = parse(text, dialect)
     if isinstance(document, SyntaxProblem):
         return document
-    found = _deepest(document.root, path)
-    if isinstance(found, FormProblem):
-        return found
-    node, depth = found
+    place = _deepest(document.root, path)
+    if isinstance(place, FormProblem):
+        return place
+    node, depth = place
     member = node.member(path[depth])
     if member is None:
         return _BY_HAND
@@ -100,8 +100,8 @@ class _Style:
 
     def lines(self, value: Any, indent: str) -> str:
         """A value over several lines; those after the first begin with `indent`."""
-        made = json.dumps(value, indent=self.unit, ensure_ascii=False)
-        return made.replace("\n", self.newline + indent)
+        text = json.dumps(value, indent=self.unit, ensure_ascii=False)
+        return text.replace("\n", self.newline + indent)
 
     def one_line(self, value: Any, near: Member | None) -> str:
         """A value in one line, with blanks where `near` has them."""
@@ -119,8 +119,8 @@ def _replaced(style: _Style, member: Member, value: Any) -> str:
     indent = style.line_indent(member.start)
     # what was in one line stays in one line
     flat = (old.kind != "scalar" and "\n" not in whole) or not style.broken
-    made = style.one_line(value, member) if flat else style.lines(value, indent)
-    return text[: old.start] + made + text[old.end :]
+    new_text = style.one_line(value, member) if flat else style.lines(value, indent)
+    return text[: old.start] + new_text + text[old.end :]
 
 
 def _inserted(style: _Style, document: Document, node: Node, name: str, value: Any) -> str:
@@ -133,17 +133,17 @@ def _inserted(style: _Style, document: Document, node: Node, name: str, value: A
         behind = last.comma_end or last.value.end
         comma, after = ("", ",") if last.comma_end else (",", "")
     at = max([behind, *(end for start, end in document.comments if behind <= start < closing)])
-    before, kept, rest = text[:behind] + comma, text[behind:at], text[at:closing]
+    before, comments, remainder = text[:behind] + comma, text[behind:at], text[at:closing]
     if "\n" in text[node.start : node.end] or (last is None and style.broken):
         own = style.indent_before(last.start) if last else None
         outer = style.line_indent(node.start)
         indent = own if own is not None else outer + style.unit
-        made = f"{json.dumps(name, ensure_ascii=False)}: {style.lines(value, indent)}{after}"
-        end = rest if "\n" in rest else style.newline + outer
-        return before + kept + style.newline + indent + made + end + text[closing:]
-    made = style.one_line({name: value}, last)[1:-1]
-    blank = " " if kept or (last is not None and not style.is_tight(last)) else ""
-    return before + kept + blank + made + after + rest + text[closing:]
+        member = f"{json.dumps(name, ensure_ascii=False)}: {style.lines(value, indent)}{after}"
+        end = remainder if "\n" in remainder else style.newline + outer
+        return before + comments + style.newline + indent + member + end + text[closing:]
+    member = style.one_line({name: value}, last)[1:-1]
+    blank = " " if comments or (last is not None and not style.is_tight(last)) else ""
+    return before + comments + blank + member + after + remainder + text[closing:]
 
 
 def _removed(text: str, document: Document, node: Node, member: Member) -> str:
@@ -196,9 +196,9 @@ def _checked(changed: str, expected: Any, comments: list[str], dialect: Dialect)
     return changed if [changed[start:end] for start, end in after.comments] == comments else _BY_HAND
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other_value: Any) -> bool:
     """Whether two values are equal, also in the order of members and in their types."""
-    return json.dumps(one) == json.dumps(other)
+    return json.dumps(value) == json.dumps(other_value)
 
 
 def _deepest(root: Node, path: Sequence[str]) -> tuple[Node, int] | FormProblem:
@@ -226,12 +226,12 @@ def _nested(path: Sequence[str], value: Any) -> Any:
 
 
 def _with(value: Mapping[str, Any], path: Sequence[str], new: Any) -> dict[str, Any]:
-    name, *rest = path
-    return {**value, name: _with(value.get(name, {}), rest, new) if rest else new}
+    name, *below = path
+    return {**value, name: _with(value.get(name, {}), below, new) if below else new}
 
 
 def _without(value: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    name, *rest = path
-    if rest:
-        return {**value, name: _without(value[name], rest)}
-    return {key: one for key, one in value.items() if key != name}
+    name, *below = path
+    if below:
+        return {**value, name: _without(value[name], below)}
+    return {key: item for key, item in value.items() if key != name}

@@ -58,7 +58,7 @@ class Node:
 
     def member(self, name: str) -> Member | None:
         """The member of that name."""
-        return next((one for one in self.members if one.name == name), None)
+        return next((member for member in self.members if member.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class _Parser:
             self.at = blanks.end() if blanks else self.at
             if not self._here("/"):
                 return
-            found = _LINE_COMMENT.match(self.text, self.at) or _BLOCK_COMMENT.match(self.text, self.at)
-            if found is None:
+            comment = _LINE_COMMENT.match(self.text, self.at) or _BLOCK_COMMENT.match(self.text, self.at)
+            if comment is None:
                 raise _Broken(self.at, "a comment does not end, or a / is out of place")
             if not self.dialect.comments:
                 raise _Broken(self.at, "this client does not accept comments here")
-            self.comments.append(found.span())
-            self.at = found.end()
+            self.comments.append(comment.span())
+            self.at = comment.end()
 
     def _here(self, text: str) -> bool:
         return self.text.startswith(text, self.at)
@@ -190,19 +190,19 @@ class _Parser:
         return end
 
     def _string(self) -> str:
-        found = _STRING.match(self.text, self.at)
-        if found is None:
+        match = _STRING.match(self.text, self.at)
+        if match is None:
             raise _Broken(self.at, "a string does not end in its line, or has an invalid escape")
-        self.at = found.end()
-        value: str = json.loads(found[0])
+        self.at = match.end()
+        value: str = json.loads(match[0])
         return value
 
     def _word_or_number(self) -> Any:
-        found = _WORD.match(self.text, self.at) or _NUMBER.match(self.text, self.at)
-        if found is None or len(found[0]) > _MAX_NUMBER:
+        match = _WORD.match(self.text, self.at) or _NUMBER.match(self.text, self.at)
+        if match is None or len(match[0]) > _MAX_NUMBER:
             raise self._unexpected("this is no JSON value")
-        self.at = found.end()
-        return json.loads(found[0])
+        self.at = match.end()
+        return json.loads(match[0])
 
     def _unexpected(self, text: str) -> _Broken:
         return _Broken(self.at, text if self.at < len(self.text) else "the text ends too early")

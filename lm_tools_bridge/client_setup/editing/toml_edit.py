@@ -87,8 +87,8 @@ def _parsed(text: str) -> Any | SyntaxProblem:
     try:
         return parse_toml(text)
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, or a number of too many digits
-        found = _LINE.search(str(error))
-        return SyntaxProblem(int(found[1]) if found else None, str(error).partition(" (at ")[0])
+        match = _LINE.search(str(error))
+        return SyntaxProblem(int(match[1]) if match else None, str(error).partition(" (at ")[0])
 
 
 def _appended(
@@ -120,33 +120,35 @@ def _add(value: Any, path: Sequence[str], table: Mapping[str, Any]) -> bool:
 
 def _cut(text: str, path: Sequence[str]) -> str:
     """Drop the lines of a table and of those below it, but not the comments before the next header."""
-    kept: list[str] = []
+    kept_lines: list[str] = []
     tail: list[str] = []
     inside = False
     for line in text.splitlines(keepends=True):
         if _HEADER.match(line):
             was, inside = inside, _is_below(line, path)
-            kept += _after_table(tail, kept, was and not inside)
+            kept_lines += _after_table(tail, kept_lines, was and not inside)
             tail = []
         if not inside:
-            kept.append(line)
+            kept_lines.append(line)
         elif line.strip() and not line.lstrip().startswith("#"):
             tail = []
         else:
             tail.append(line)
-    kept += [line for line in tail if line.strip()]
+    kept_lines += [line for line in tail if line.strip()]
     if inside and not any(line.strip() for line in tail):
-        while kept and not kept[-1].strip():  # the blank line that parted the table from what was before it
-            kept.pop()
-    return "".join(kept)
+        while (
+            kept_lines and not kept_lines[-1].strip()
+        ):  # the blank line that parted the table from what was before it
+            kept_lines.pop()
+    return "".join(kept_lines)
 
 
-def _after_table(tail: Sequence[str], kept: Sequence[str], ends: bool) -> list[str]:
+def _after_table(tail: Sequence[str], kept_lines: Sequence[str], ends: bool) -> list[str]:
     """What stays of the comments and blank lines at the end of a dropped table."""
     if not ends:
         return [line for line in tail if line.strip()]
     lines = list(tail)
-    while lines and not lines[0].strip() and (not kept or not kept[-1].strip()):
+    while lines and not lines[0].strip() and (not kept_lines or not kept_lines[-1].strip()):
         lines.pop(0)
     return lines
 
@@ -204,9 +206,11 @@ def _update(old: Any, table: Mapping[str, Any]) -> None:
 def _inline(table: Mapping[str, Any]) -> Any:
     import tomlkit
 
-    made = tomlkit.inline_table()
-    made.update({key: _inline(value) if isinstance(value, dict) else value for key, value in table.items()})
-    return made
+    inline_table = tomlkit.inline_table()
+    inline_table.update(
+        {key: _inline(value) if isinstance(value, dict) else value for key, value in table.items()}
+    )
+    return inline_table
 
 
 def _delete(document: Any, path: Sequence[str]) -> None:
@@ -225,16 +229,16 @@ def _says(text: str, *expected: Any) -> bool:
 
 
 def _with(value: Mapping[str, Any], path: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
-    key, *rest = path
-    return {**value, key: _with(value.get(key, {}), rest, table) if rest else dict(table)}
+    key, *below = path
+    return {**value, key: _with(value.get(key, {}), below, table) if below else dict(table)}
 
 
 def _without(value: Mapping[str, Any], path: Sequence[str], *, prune: bool = False) -> dict[str, Any]:
     """The value without what is at the path; `prune`: nor the tables that this leaves empty."""
     key, *rest = path
     below = _without(value[key], rest, prune=prune) if rest else {}
-    kept = {name: one for name, one in value.items() if name != key}
-    return {**kept, key: below} if rest and (below or not prune) else kept
+    remainder = {name: item for name, item in value.items() if name != key}
+    return {**remainder, key: below} if rest and (below or not prune) else remainder
 
 
 def _key(key: str) -> str:
@@ -244,5 +248,5 @@ def _key(key: str) -> str:
 def _toml(value: Any) -> str:
     """A value as TOML in one line; strings as JSON writes them, which TOML reads in the same way."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)

@@ -84,7 +84,7 @@ def _value(record: UndoRecord) -> dict[str, Any]:
         "path": str(record.path),
         "before": None if record.before is None else base64.b64encode(record.before).decode(),
         "after": base64.b64encode(record.after).decode(),
-        "folders": [str(one) for one in record.folders],
+        "folders": [str(folder) for folder in record.folders],
     }
 
 
@@ -94,7 +94,7 @@ def _record(value: Any) -> UndoRecord:
         Path(value["path"]),
         None if before is None else base64.b64decode(before, validate=True),
         base64.b64decode(value["after"], validate=True),
-        tuple(Path(one) for one in value["folders"]),
+        tuple(Path(folder) for folder in value["folders"]),
     )
 
 

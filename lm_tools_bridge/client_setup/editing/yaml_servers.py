@@ -67,13 +67,17 @@ def without_server(text: str, path: tuple[str, str]) -> str | Problem:
     if index is None:
         return _BY_HAND
     first, last = place.items[index]
-    rest = [*servers[:index], *servers[index + 1 :]]
-    expected = {**whole, path[0]: rest} if rest else {k: v for k, v in whole.items() if k != path[0]}
+    other_servers = [*servers[:index], *servers[index + 1 :]]
+    expected = (
+        {**whole, path[0]: other_servers}
+        if other_servers
+        else {k: v for k, v in whole.items() if k != path[0]}
+    )
     lines = text.splitlines(keepends=True)
-    kept = [*lines[:first], *lines[last + 1 :]]
-    if not rest:
-        del kept[place.key_line]
-    return _checked(text, "".join(kept), expected)
+    kept_lines = [*lines[:first], *lines[last + 1 :]]
+    if not other_servers:
+        del kept_lines[place.key_line]
+    return _checked(text, "".join(kept_lines), expected)
 
 
 def text_of(container: str, name: str, entry: Mapping[str, Any]) -> str:
@@ -142,15 +146,20 @@ def _block(server: Mapping[str, Any], indent: int, newline: str) -> str:
 
 
 def _index(servers: Any, name: str) -> int | None:
-    found = (at for at, one in enumerate(servers) if isinstance(one, dict) and one.get("name") == name)
-    return next(found, None)
+    indexes = (
+        at for at, server in enumerate(servers) if isinstance(server, dict) and server.get("name") == name
+    )
+    return next(indexes, None)
 
 
 def _named(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     objects = (item for item in value if isinstance(item, dict) and isinstance(item.get("name"), str))
-    return {item["name"]: {key: one for key, one in item.items() if key != "name"} for item in objects}
+    return {
+        item["name"]: {key: value_of_key for key, value_of_key in item.items() if key != "name"}
+        for item in objects
+    }
 
 
 def _parsed(text: str) -> Any | SyntaxProblem:

@@ -120,19 +120,19 @@ class Agent:
         """Learn what of the project is trusted, if anything depends on it."""
         if "dotenv" in self.session.settings.key_sources:
             trusted = (await self.session.lmtb("trust", "--list")).get("workspaces")
-            roots = [one.get("root") for one in trusted] if isinstance(trusted, list) else []
+            roots = [entry.get("root") for entry in trusted] if isinstance(trusted, list) else []
             self._is_trusted = str(self._project) in roots
         if not await asyncio.to_thread(providers_file(self._project).exists):
             return
         answer = await self.session.lmtb("trust", str(self._project), _PROVIDERS)
-        found = await asyncio.to_thread(
+        configuration = await asyncio.to_thread(
             configured, self.session.settings, self._folders.config_dir, self._project,
             trusted=says_trusted(answer, self._project), trusted_content=trusted_content(answer),
         )  # fmt: skip
-        for problem in found.problems:
+        for problem in configuration.problems:
             if problem not in self._configured.problems:
                 self._screen.notice(problem, Tone.WARNING)
-        self._configured = found
+        self._configured = configuration
         self._providers.clear()
 
     async def warm_up(self) -> None:

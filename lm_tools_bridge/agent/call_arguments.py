@@ -41,7 +41,7 @@ def read_arguments(raw: object) -> tuple[Mapping[str, Any] | None, str | None]:
 
 def _position(text: str, message: str) -> int:
     """The place of the error, counted from 1; behind the last character if the text ends too early."""
-    found = _BYTE.search(message)
-    if found is None:
+    match = _BYTE.search(message)
+    if match is None:
         return len(text) + 1
-    return len(text.encode()[: int(found[1])].decode(errors="ignore")) + 1
+    return len(text.encode()[: int(match[1])].decode(errors="ignore")) + 1

@@ -30,8 +30,8 @@ def cut_text(text: str, most: int) -> str:
     whole = text.encode("utf-8", "surrogatepass")
     if len(whole) <= most:
         return text
-    kept = whole[:most].decode("utf-8", "ignore")
-    return f"{kept}\n[truncated: {len(text) - len(kept)} characters]"
+    start = whole[:most].decode("utf-8", "ignore")
+    return f"{start}\n[truncated: {len(text) - len(start)} characters]"
 
 
 def _block(block: Mapping[str, Any]) -> str:

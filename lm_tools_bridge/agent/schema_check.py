@@ -34,7 +34,7 @@ def problems_with(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> li
         errors = list(validator.iter_errors(dict(arguments)))[:_MAX_PROBLEMS]
     except (ValueError, TypeError, OverflowError) as error:
         return [f"the arguments are not JSON: {printable(error, width=_LONGEST)}"]
-    return [_sentence(list(one.instance_path), one.message) for one in errors]
+    return [_sentence(list(problem.instance_path), problem.message) for problem in errors]
 
 
 def _sentence(path: list[str | int], message: str) -> str:

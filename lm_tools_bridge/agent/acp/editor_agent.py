@@ -111,7 +111,7 @@ class EditorAgent:
 
     async def close(self) -> None:
         """End all sessions."""
-        await asyncio.gather(*(self.close_session(one) for one in tuple(self._sessions)))
+        await asyncio.gather(*(self.close_session(session_id) for session_id in tuple(self._sessions)))
 
     def _session(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)

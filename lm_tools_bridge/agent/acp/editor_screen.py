@@ -104,25 +104,25 @@ class EditorScreen:
 
         If the editor says that the turn was cancelled, it is.
         """
-        asked, self._asked = [*self._asked, *([question.subject] if question.subject else [])], []
+        subjects, self._asked = [*self._asked, *([question.subject] if question.subject else [])], []
         if not question.choices:
             self.notice(_NO_LINE.format(question.prompt.strip(" :")), Tone.WARNING)
             return None
         options = [
-            PermissionOption(option_id=one.answer, name=one.text, kind=_KINDS[one.effect])
-            for one in question.choices
+            PermissionOption(option_id=choice.answer, name=choice.text, kind=_KINDS[choice.effect])
+            for choice in question.choices
         ]
         await self._outbox.flush()
         try:
-            response = await self._permission(self._subject(asked), options)
+            response = await self._permission(self._subject(subjects), options)
         except (RequestError, ValidationError, ConnectionError):
             return None
         if not isinstance(response.outcome, AllowedOutcome):
             self._cancel()
             await asyncio.sleep(0)  # ends here if it is the turn that asks
             return None
-        chosen = response.outcome.option_id
-        return chosen if chosen in {one.answer for one in question.choices} else None
+        option = response.outcome.option_id
+        return option if option in {choice.answer for choice in question.choices} else None
 
     async def next_input(self, state: str) -> str | None:
         """There is no input beside prompts."""
@@ -132,7 +132,7 @@ class EditorScreen:
         """Send nothing any more."""
         self._outbox.close()
 
-    def _subject(self, asked: Sequence[str]) -> ToolCallUpdate:
+    def _subject(self, subjects: Sequence[str]) -> ToolCallUpdate:
         """The call that a question is about; one of its own if no call runs."""
         self._questions += 1
         return ToolCallUpdate(
@@ -140,5 +140,5 @@ class EditorScreen:
             title=self._name or "A server asks",
             kind=self._looks.kind(self._name) if self._name else None,
             status="in_progress" if self._is_running else "pending",
-            content=updates.content("\n".join(asked)),
+            content=updates.content("\n".join(subjects)),
         )

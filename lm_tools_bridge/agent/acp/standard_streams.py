@@ -27,7 +27,7 @@ async def protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     Raises:
         NoPipe: they cannot be waited for.
     """
-    given, taken = _taken(_IN, "rb"), _taken(_OUT, "wb")
+    input_pipe, output_pipe = _taken(_IN, "rb"), _taken(_OUT, "wb")
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, _IN)
     os.close(null)
@@ -36,9 +36,9 @@ async def protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LARGEST)
     try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), given)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), input_pipe)
         transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), taken
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), output_pipe
         )
     except (ValueError, OSError) as error:
         raise NoPipe(str(error)) from error

@@ -135,7 +135,7 @@ def _shown(message: Message, looks: Looks) -> Iterable[Update]:
             return [update_user_message_text(sound(text))]
         case AssistantMessage(text, calls):
             replied: list[Update] = [said(text)] if text else []
-            return [*replied, *(call_made(one.id, one.name, one.arguments, looks) for one in calls)]
+            return [*replied, *(call_made(call.id, call.name, call.arguments, looks) for call in calls)]
         case ToolMessage(result):
             return [call_ended(result.call_id, result.text, failed=result.is_error)]
         case SystemMessage():

@@ -66,15 +66,15 @@ def read_arguments(words: Sequence[str]) -> Arguments:
     )
     for folder in ("config", "state", "runtime"):
         parser.add_argument(f"--{folder}-dir", type=Path, required=True, help=argparse.SUPPRESS)
-    found = parser.parse_args(words, namespace=Arguments())
-    if found.prompt is None and found.allow and found.verb != "serve":
+    arguments = parser.parse_args(words, namespace=Arguments())
+    if arguments.prompt is None and arguments.allow and arguments.verb != "serve":
         parser.error("--allow needs -p TEXT: in a session you are asked")
-    if found.imported is not None and found.verb != "config":
+    if arguments.imported is not None and arguments.verb != "config":
         parser.error("--import belongs to: lmtb agent config --import FILE")
-    return found
+    return arguments
 
 
-def text_of(given: str) -> str:
+def text_of(prompt: str) -> str:
     """The text of the turn: as given, or from standard input. Bytes that are not UTF-8 are replaced."""
-    content = sys.stdin.buffer.read(_LONGEST) if given == STDIN else os.fsencode(given)
+    content = sys.stdin.buffer.read(_LONGEST) if prompt == STDIN else os.fsencode(prompt)
     return content.decode("utf-8", "replace")

@@ -64,7 +64,7 @@ def read_ollmcpc(content: bytes) -> Imported:
 
 
 def _servers(entries: Any, warnings: list[str]) -> list[StdioServer]:
-    found = []
+    servers = []
     if entries is not None and not isinstance(entries, list):
         warnings.append("servers is no list; skipped")
     for number, entry in enumerate(entries if isinstance(entries, list) else [], start=1):
@@ -77,5 +77,5 @@ def _servers(entries: Any, warnings: list[str]) -> list[StdioServer]:
         except ValueError as error:
             warnings.append(f"server {name}: its command cannot be read ({error}); skipped")
             continue
-        found.append(StdioServer(name, words, entry.get("enabled") is not False))
-    return found
+        servers.append(StdioServer(name, words, entry.get("enabled") is not False))
+    return servers

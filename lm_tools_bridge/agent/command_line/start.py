@@ -56,9 +56,10 @@ def read_start(screen: Screen, arguments: Arguments, workspace: Path | None = No
     name = settings.default_provider
     if arguments.provider is not None:
         name = arguments.provider.lower()
-        known = (*providers.offered(), MANUAL)
-        if name not in known:
-            text = f"there is no provider {name}{did_you_mean(name, known)}; known: {', '.join(known)}"
+        provider_names = (*providers.offered(), MANUAL)
+        if name not in provider_names:
+            hint = did_you_mean(name, provider_names)
+            text = f"there is no provider {name}{hint}; known: {', '.join(provider_names)}"
             screen.notice(text, Tone.ERROR)
             return None
     return Start(settings, providers, name, arguments.model or settings.model.get(name, ""))

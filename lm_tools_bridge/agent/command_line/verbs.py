@@ -117,14 +117,16 @@ async def _list(arguments: Arguments) -> int:
                 {"name": offer.name, "source": offer.source.name, "description": offer.tool.description}
                 for offer in agent.toolbox.offers
             ]
-            sources = {name: {"state": one.state, "detail": one.detail} for name, one in states.items()}
+            sources = {
+                name: {"state": source.state, "detail": source.detail} for name, source in states.items()
+            }
             sys.stdout.write(f"{json.dumps({'ok': True, 'tools': tools, 'sources': sources})}\n")
             return 0
         for offer in agent.toolbox.offers:
             sys.stdout.write(f"{offer.name}\n")
-        for name, one in states.items():
-            if one.state != "ready":
-                screen.notice(f"{name}: {one.detail or one.state}", Tone.WARNING)
+        for name, source in states.items():
+            if source.state != "ready":
+                screen.notice(f"{name}: {source.detail or source.state}", Tone.WARNING)
     finally:
         await agent.close()
     return 0
@@ -155,10 +157,12 @@ async def _warn_of_unknown(agent: Agent, screen: Screen, allowed: Sequence[str])
     await agent.toolbox.refresh()
     if any(state.state != "ready" for state in agent.toolbox.states()):
         return
-    known = {name for offer in agent.toolbox.offers for name in (offer.name, offer.tool.name)}
+    tool_names = {name for offer in agent.toolbox.offers for name in (offer.name, offer.tool.name)}
     for name in allowed:
-        if name not in known:
-            screen.notice(f"--allow {name}: there is no such tool{did_you_mean(name, known)}", Tone.WARNING)
+        if name not in tool_names:
+            screen.notice(
+                f"--allow {name}: there is no such tool{did_you_mean(name, tool_names)}", Tone.WARNING
+            )
 
 
 async def _acp(arguments: Arguments) -> int:

@@ -62,11 +62,13 @@ async def _asked(
     screen: Screen, settings: AgentSettings, models_of: ModelsOf
 ) -> dict[tuple[str, ...], Any] | None:
     """What a person chooses; None if nobody answers."""
-    known = (*settings.provider_names(), MANUAL)
-    screen.notice(f"providers: {', '.join(known)}")
+    provider_names = (*settings.provider_names(), MANUAL)
+    screen.notice(f"providers: {', '.join(provider_names)}")
     provider = await _answer(screen, "Provider", settings.default_provider)
-    while provider is not None and provider.lower() not in known:
-        screen.notice(f"there is no provider {provider}{did_you_mean(provider, known)}", Tone.WARNING)
+    while provider is not None and provider.lower() not in provider_names:
+        screen.notice(
+            f"there is no provider {provider}{did_you_mean(provider, provider_names)}", Tone.WARNING
+        )
         provider = await _answer(screen, "Provider", settings.default_provider)
     if provider is None:
         return None
@@ -122,16 +124,16 @@ async def _saved(screen: Screen, config_file: Path, changes: dict[tuple[str, ...
 
 async def _imported(screen: Screen, config_file: Path, file: Path) -> int:
     try:
-        found = read_ollmcpc(await asyncio.to_thread(_content, file))
+        imported_settings = read_ollmcpc(await asyncio.to_thread(_content, file))
     except (NotReadable, private_files.UnsafePathError, OSError) as error:
         screen.notice(f"{file} cannot be taken over: {worded(error)}", Tone.ERROR)
         return 1
-    for warning in found.warnings:
+    for warning in imported_settings.warnings:
         screen.notice(warning, Tone.WARNING)
-    code = await _saved(screen, config_file, dict(found.changes))
+    code = await _saved(screen, config_file, dict(imported_settings.changes))
     if code:
         return code
-    return await _import_rest(screen, config_file, found)
+    return await _import_rest(screen, config_file, imported_settings)
 
 
 def _is_first(old: Path, config_file: Path) -> bool:
@@ -142,17 +144,17 @@ def _content(file: Path) -> bytes:
     return private_files.read(file.resolve(), _LARGEST, private=False) or b""
 
 
-async def _import_rest(screen: Screen, config_file: Path, found: Imported) -> int:
+async def _import_rest(screen: Screen, config_file: Path, imported_settings: Imported) -> int:
     """The servers and the keys."""
     workspace_file = config_file.with_name("workspace.toml")
     try:
-        added = await asyncio.to_thread(add_servers, workspace_file, found.servers)
+        added = await asyncio.to_thread(add_servers, workspace_file, imported_settings.servers)
     except _FAULTS as error:
         screen.notice(f"the servers were not taken over: {worded(error)}", Tone.ERROR)
         return 1
     if added:
         screen.notice(f"servers for every project, in {workspace_file}: {', '.join(added)}")
-    for name, key in found.keys.items():
+    for name, key in imported_settings.keys.items():
         if not await _stored(name, key):
             screen.notice(
                 f"the key of {name} was not stored; do it with: lmtb secrets set {name}", Tone.ERROR

@@ -118,9 +118,9 @@ class ContextBudget:
         """The request as it is to be sent."""
         space, before = self._history_space(system, tools), self._first_kept
         self._first_kept = first_kept(history, before, space)
-        kept = with_short_results(history[self._first_kept :], space)
-        costs = self._estimate(system, tools, kept).times(self._correction.factor)
-        messages: list[Message] = [SystemMessage(system), *kept]
+        kept_messages = with_short_results(history[self._first_kept :], space)
+        costs = self._estimate(system, tools, kept_messages).times(self._correction.factor)
+        messages: list[Message] = [SystemMessage(system), *kept_messages]
         fits = self._limit is None or costs.total <= self._limit - reply_reserve(self._limit)
         newly = self._first_kept - before
         self._last = Fitted(messages, self._chosen(costs), costs, self._first_kept, newly, fits)

@@ -22,27 +22,29 @@ _SMALL: Final = 200
 """Tokens of results that are not worth to be left out."""
 
 
-def first_kept(messages: Sequence[Message], kept: int, space: float) -> int:
+def first_kept(messages: Sequence[Message], first: int, space: float) -> int:
     """Where the part of the history begins that the model gets.
 
     Args:
         messages: the history.
-        kept: where it began last time.
+        first: where it began last time.
         space: tokens that the history may take.
     """
     sizes = [message_tokens(message) for message in messages]
-    if sum(sizes[kept:]) <= space:
-        return kept
-    return max(kept, newest_turns(messages, sizes, space * _ROOM))
+    if sum(sizes[first:]) <= space:
+        return first
+    return max(first, newest_turns(messages, sizes, space * _ROOM))
 
 
 def with_short_results(messages: Sequence[Message], space: float) -> list[Message]:
     """The messages with as many results shortened as needed, oldest first, those of the last reply last."""
     fitted = list(messages)
     over = sum(map(message_tokens, fitted)) - space
-    last_reply = max((at for at, one in enumerate(fitted) if isinstance(one, AssistantMessage)), default=0)
-    older = [at for at, one in enumerate(fitted[:last_reply]) if isinstance(one, ToolMessage)]
-    newest = [at for at, one in enumerate(fitted) if isinstance(one, ToolMessage) and at > last_reply]
+    last_reply = max(
+        (at for at, message in enumerate(fitted) if isinstance(message, AssistantMessage)), default=0
+    )
+    older = [at for at, message in enumerate(fitted[:last_reply]) if isinstance(message, ToolMessage)]
+    newest = [at for at, message in enumerate(fitted) if isinstance(message, ToolMessage) and at > last_reply]
     for at in older:
         if over <= 0:
             break
@@ -51,8 +53,8 @@ def with_short_results(messages: Sequence[Message], space: float) -> list[Messag
     for at in newest:
         if over <= 0:
             break
-        others = sum(sizes[one] for one in newest if one > at)
-        over -= _shorten(fitted, at, max(sizes[at] - over * sizes[at] / (sizes[at] + others), _SMALL))
+        other_sizes = sum(sizes[index] for index in newest if index > at)
+        over -= _shorten(fitted, at, max(sizes[at] - over * sizes[at] / (sizes[at] + other_sizes), _SMALL))
     return fitted
 
 
@@ -63,7 +65,7 @@ def _shorten(messages: list[Message], at: int, most: float) -> float:
     if not isinstance(message, ToolMessage) or before <= max(most, _SMALL):
         return 0.0
     text = message.result.text
-    kept = max(int(len(text) * (most - _NOTE) / max(text_tokens(text), 1)), 0)
-    short = f"{text[:kept]}\n[left out to fit the context: {len(text) - kept} characters]".lstrip()
+    length = max(int(len(text) * (most - _NOTE) / max(text_tokens(text), 1)), 0)
+    short = f"{text[:length]}\n[left out to fit the context: {len(text) - length} characters]".lstrip()
     messages[at] = ToolMessage(replace(message.result, text=short, content=()))
     return before - message_tokens(messages[at])

@@ -57,11 +57,11 @@ class CallRunner:
         self._interaction.event("call", {"id": call.id, "name": call.name, "arguments": call.arguments})
         result = self._without_running(call, repeats)
         if result is None:
-            found = self._toolbox.find(call)
-            if isinstance(found, NotFound):
-                result = _error(call, found.text)
+            match = self._toolbox.find(call)
+            if isinstance(match, NotFound):
+                result = _error(call, match.text)
             else:
-                result = await self._decided(call, found, seconds, most)
+                result = await self._decided(call, match, seconds, most)
                 repeats.ran(call, result)
         self._show(result)
         return result
@@ -73,43 +73,43 @@ class CallRunner:
             return _error(call, NO_SOURCES)
         return repeats.suppressed(call)
 
-    async def _decided(self, call: Call, found: Found, seconds: float, most: int) -> Result:
-        given = found.call.arguments or {}
-        if (refused := refusal_of(found.source, found.tool.name, given)) is not None:
+    async def _decided(self, call: Call, match: Found, seconds: float, most: int) -> Result:
+        arguments = match.call.arguments or {}
+        if (refused := refusal_of(match.source, match.tool.name, arguments)) is not None:
             # nobody is asked about what will not run
-            decision = Decision(Verdict.DENIED, given)
-            self._guard.finished(found.call, decision, seconds=0.0, failed=None)
+            decision = Decision(Verdict.DENIED, arguments)
+            self._guard.finished(match.call, decision, seconds=0.0, failed=None)
             return self._result(call, refused, most)
-        decision = await self._guard.decide(found.call, found.tool)
+        decision = await self._guard.decide(match.call, match.tool)
         if not decision.runs:
-            self._guard.finished(found.call, decision, seconds=0.0, failed=None)
+            self._guard.finished(match.call, decision, seconds=0.0, failed=None)
         if decision.verdict is Verdict.ABORTED:
             raise Aborted
         if not decision.runs:
             return _error(call, decision.reason or DENIED)
-        return await self._ran(call, found, decision, seconds, most)
+        return await self._ran(call, match, decision, seconds, most)
 
-    async def _ran(self, call: Call, found: Found, decision: Decision, seconds: float, most: int) -> Result:
+    async def _ran(self, call: Call, match: Found, decision: Decision, seconds: float, most: int) -> Result:
         started, failed = self._clock(), True
         self.ran += 1
         try:
-            outcome = await self._outcome(found, decision, seconds)
+            outcome = await self._outcome(match, decision, seconds)
             failed = outcome.is_error
         except asyncio.CancelledError:
             decision = replace(decision, verdict=Verdict.ABORTED)
             raise
         finally:
             self._interaction.activity(None)
-            self._guard.finished(found.call, decision, seconds=self._clock() - started, failed=failed)
+            self._guard.finished(match.call, decision, seconds=self._clock() - started, failed=failed)
         return self._result(call, outcome, most)
 
-    async def _outcome(self, found: Found, decision: Decision, seconds: float) -> Outcome:
-        name = found.tool.name
+    async def _outcome(self, match: Found, decision: Decision, seconds: float) -> Outcome:
+        name = match.tool.name
         self._interaction.activity(f"running {name}")
         try:
-            async with asyncio.timeout(None if limits_calls(found.source) else seconds):
+            async with asyncio.timeout(None if limits_calls(match.source) else seconds):
                 return await self._toolbox.run(
-                    found, decision.arguments, lambda text: self._interaction.activity(f"{name}: {text}")
+                    match, decision.arguments, lambda text: self._interaction.activity(f"{name}: {text}")
                 )
         except TimeoutError:
             text = (
@@ -124,8 +124,8 @@ class CallRunner:
         text = result_text(outcome.content, outcome.structured)
         whole = Result(call.id, call.name, text, outcome.is_error, tuple(outcome.content), outcome.code)
         self.last = whole
-        others = tuple(block for block in outcome.content if block.get("type") == "image")
-        return Result(call.id, call.name, cut_text(text, most), outcome.is_error, others, outcome.code)
+        pictures = tuple(block for block in outcome.content if block.get("type") == "image")
+        return Result(call.id, call.name, cut_text(text, most), outcome.is_error, pictures, outcome.code)
 
     def _show(self, result: Result) -> None:
         lines = result.text.splitlines() or ["(no output)"]

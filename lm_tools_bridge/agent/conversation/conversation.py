@@ -117,9 +117,9 @@ class Conversation:
         except ProviderFailure as failure:
             self._interaction.notice(str(failure), Tone.ERROR)
             return False
-        done = await self._requests.summarise(provider, model, self.messages)
+        is_shorter = await self._requests.summarise(provider, model, self.messages)
         await self._saved()
-        return done
+        return is_shorter
 
     async def turn(self, text: str) -> TurnOutcome:
         """Run one turn with what the person said. Cancelling the task ends it as `cancelled`."""
@@ -150,13 +150,13 @@ class Conversation:
 
     async def _learn_window(self, provider: Provider) -> None:
         """Ask for the window of a new model, and again in each turn until the provider tells it."""
-        chosen = (self.provider, self.model)
-        if self._window_of == chosen and self._is_window_known:
+        choice = (self.provider, self.model)
+        if self._window_of == choice and self._is_window_known:
             return
         window = await provider.context_window(self.model) if isinstance(provider, WindowSource) else None
-        if window is not None or self._window_of != chosen:
+        if window is not None or self._window_of != choice:
             await self._requests.use_model(window)
-        self._window_of, self._is_window_known = chosen, window is not None
+        self._window_of, self._is_window_known = choice, window is not None
 
     async def _saved(self) -> None:
         if self._keep is not None:

@@ -65,12 +65,12 @@ class History:
 
 def open_calls(messages: Sequence[Message]) -> list[Call]:
     """The calls of the last reply that have no result, in order."""
-    done: set[str] = set()
+    answered_ids: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
-            done.add(message.result.call_id)
+            answered_ids.add(message.result.call_id)
         elif isinstance(message, AssistantMessage):
-            return [call for call in message.calls if call.id not in done]
+            return [call for call in message.calls if call.id not in answered_ids]
         else:
             break
     return []
@@ -78,22 +78,22 @@ def open_calls(messages: Sequence[Message]) -> list[Call]:
 
 def repaired(messages: Iterable[Message]) -> list[Message]:
     """The messages as a provider takes them: first a question, one result for each call, no others."""
-    found: list[Message] = []
+    repaired_messages: list[Message] = []
     calls: Sequence[Call] = ()
     results: dict[str, ToolMessage] = {}
     for message in messages:
         if isinstance(message, ToolMessage):
             results.setdefault(message.result.call_id, message)
             continue
-        found.extend(_results_of(calls, results))
+        repaired_messages.extend(_results_of(calls, results))
         calls, results = (), {}
-        if found or isinstance(message, UserMessage):
-            found.append(message)
+        if repaired_messages or isinstance(message, UserMessage):
+            repaired_messages.append(message)
             calls = message.calls if isinstance(message, AssistantMessage) else ()
-    found.extend(_results_of(calls, results))
-    if found and not isinstance(found[-1], AssistantMessage):
-        found.append(AssistantMessage("[turn ended: the session ended]"))
-    return found
+    repaired_messages.extend(_results_of(calls, results))
+    if repaired_messages and not isinstance(repaired_messages[-1], AssistantMessage):
+        repaired_messages.append(AssistantMessage("[turn ended: the session ended]"))
+    return repaired_messages
 
 
 def _results_of(calls: Iterable[Call], results: Mapping[str, ToolMessage]) -> list[ToolMessage]:
@@ -106,7 +106,7 @@ def _results_of(calls: Iterable[Call], results: Mapping[str, ToolMessage]) -> li
 
 
 def _calls(messages: Iterable[Message]) -> list[Call]:
-    return [call for one in messages if isinstance(one, AssistantMessage) for call in one.calls]
+    return [call for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
 
 
 def _with_unique_ids(calls: Sequence[Call], used: set[str]) -> tuple[Call, ...]:

@@ -33,20 +33,20 @@ def offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     Args:
         tools: source and name of each tool.
     """
-    taken: set[str] = set()
-    names = [_keep(name, taken) for _, name in tools]
+    used_names: set[str] = set()
+    names = [_keep(name, used_names) for _, name in tools]
     for at, (source, name) in enumerate(tools):
         if not names[at]:
             names[at] = _free(
-                (allowed_name(name), allowed_name(f"{source}__{name}")), f"{source}\0{name}", taken
+                (allowed_name(name), allowed_name(f"{source}__{name}")), f"{source}\0{name}", used_names
             )
     return names
 
 
-def _keep(name: str, taken: set[str]) -> str:
-    if not _ALLOWED.match(name) or name in taken:
+def _keep(name: str, used_names: set[str]) -> str:
+    if not _ALLOWED.match(name) or name in used_names:
         return ""
-    taken.add(name)
+    used_names.add(name)
     return name
 
 
@@ -74,16 +74,16 @@ def _with_allowed_names(message: Message) -> Message:
     return message
 
 
-def _free(wanted: Iterable[str], identity: str, taken: set[str]) -> str:
+def _free(candidates: Iterable[str], identity: str, used_names: set[str]) -> str:
     """The first wanted name that is short enough and free, else a cut one with a hash of its identity."""
     first = ""
-    for name in wanted:
+    for name in candidates:
         first = first or name
-        if kept := _keep(name, taken):
-            return kept
+        if free_name := _keep(name, used_names):
+            return free_name
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     name = f"{first[: _LONGEST - 9]}_{digest}"
-    while name in taken:  # the same tool twice in one source
+    while name in used_names:  # the same tool twice in one source
         name = name[:-1] + format((int(name[-1], 16) + 1) % 16, "x")
-    taken.add(name)
+    used_names.add(name)
     return name

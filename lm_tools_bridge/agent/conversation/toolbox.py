@@ -119,14 +119,14 @@ class Toolbox:
         return Found(replace(call, name=offer.tool.name), offer.tool, offer.source)
 
     async def run(
-        self, found: Found, arguments: Mapping[str, Any], on_progress: Callable[[str], None]
+        self, match: Found, arguments: Mapping[str, Any], on_progress: Callable[[str], None]
     ) -> Outcome:
         """Run a call with the arguments that were decided on. Cancelling the task cancels the call."""
-        use = self.uses.setdefault(found.tool.name, Use())
+        use = self.uses.setdefault(match.tool.name, Use())
         use.calls += 1
         use.failed = True
         use.began = self._now()
-        outcome = await found.source.call(found.tool.name, arguments, on_progress)
+        outcome = await match.source.call(match.tool.name, arguments, on_progress)
         use.failed = outcome.is_error
         return outcome
 
@@ -165,9 +165,9 @@ class Toolbox:
         await asyncio.gather(*(source.close() for source in self.sources), return_exceptions=True)
 
     def _find_executed(self, call: Call, source: ToolSource) -> Found | NotFound:
-        given = call.arguments or {}
-        name = str(given.get("name", ""))
-        arguments, problem = read_arguments(given.get("arguments"))
+        outer_arguments = call.arguments or {}
+        name = str(outer_arguments.get("name", ""))
+        arguments, problem = read_arguments(outer_arguments.get("arguments"))
         if arguments is None:
             return NotFound(problem or "")
         if name in {_EXECUTE, _SEARCH}:

@@ -93,11 +93,11 @@ def without_secrets(value: Any) -> Any:
     """A JSON value for the record: secrets hidden by names and inside texts, long texts cut."""
     if isinstance(value, Mapping):
         return {
-            str(key)[:MAX_VALUE]: HIDDEN if is_secret_name(str(key)) else without_secrets(one)
-            for key, one in islice(value.items(), MOST_MEMBERS)
+            str(key)[:MAX_VALUE]: HIDDEN if is_secret_name(str(key)) else without_secrets(item)
+            for key, item in islice(value.items(), MOST_MEMBERS)
         }
     if isinstance(value, list | tuple):
-        return [without_secrets(one) for one in value[:MOST_MEMBERS]]
+        return [without_secrets(item) for item in value[:MOST_MEMBERS]]
     return _scrubbed(value) if isinstance(value, str) else value
 
 

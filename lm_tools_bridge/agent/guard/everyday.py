@@ -361,10 +361,13 @@ class _Judge:
 
     def _packages(self, name: str, arguments: Sequence[Word]) -> str:
         """Installing what the project lists is an everyday command, other code is not."""
-        listed, texts = {"-r", "--requirement", "-e", "--editable", "-c"}, [word.text for word in arguments]
+        file_options, texts = (
+            {"-r", "--requirement", "-e", "--editable", "-c"},
+            [word.text for word in arguments],
+        )
         for before, text in pairwise(texts):
             is_listed = (
-                (before in listed and not re.search("[:@]", text))
+                (before in file_options and not re.search("[:@]", text))
                 or text.startswith("-")
                 or text in {".", ".[dev]", "'.[dev]'"}
             )
@@ -396,10 +399,10 @@ class _Judge:
             r"(?:^|\s)(?:--worktree|-[a-zA-Z]*[Wf])", " ".join(texts)
         ):
             return f"git {verb} discards work"
-        listed = {"rm", "am", "gc", "rebase"}
+        excluded_verbs = {"rm", "am", "gc", "rebase"}
         return (
             ""
-            if (verb in SUBCOMMANDS["git"] and verb not in listed) or verb == "--version"
+            if (verb in SUBCOMMANDS["git"] and verb not in excluded_verbs) or verb == "--version"
             else self._subcommand(name, words)
         )
 

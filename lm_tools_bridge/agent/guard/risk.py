@@ -73,14 +73,14 @@ def _joined(words: list[str]) -> str:
 
 
 def _reason(command: str) -> str:
-    found = programs_in(command)
+    programs = programs_in(command)
     dangerous = sorted(
-        name for name in found.names if name in DANGEROUS or name.startswith(_MAKE_FILE_SYSTEM)
+        name for name in programs.names if name in DANGEROUS or name.startswith(_MAKE_FILE_SYSTEM)
     )
     if dangerous:
         return f"the command holds {', '.join(dangerous)}"
-    if not found.is_whole:
+    if not programs.is_whole:
         return "the command cannot be parsed"
-    if not found.is_decided:
+    if not programs.is_decided:
         return "the command cannot be told before it runs"
-    return f"{found.runs_code} runs code that is not looked into" if found.runs_code else ""
+    return f"{programs.runs_code} runs code that is not looked into" if programs.runs_code else ""

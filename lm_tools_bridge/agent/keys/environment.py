@@ -63,10 +63,10 @@ class DotEnvKeys:
 
 def variables(text: str) -> dict[str, str]:
     """The variables of a `.env` file: `NAME=value`, with or without `export` and quotes, never expanded."""
-    found = {}
+    values = {}
     for line in text.splitlines():
         if match := _LINE.fullmatch(line):
             name, value = match.groups()
             quoted = _QUOTED.fullmatch(value)
-            found[name] = quoted[2] if quoted else _COMMENT.sub("", value)
-    return found
+            values[name] = quoted[2] if quoted else _COMMENT.sub("", value)
+    return values

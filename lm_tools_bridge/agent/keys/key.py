@@ -90,7 +90,7 @@ def wish_for(provider: str, key_name: str | None = None) -> KeyWish:
     name = provider.lower()
     usual = (f"{name.upper().replace('-', '_')}_API_KEY",)
     stored = ("gemini", "google") if name in {"gemini", "google"} else () if name in _UNSTORED else (name,)
-    return KeyWish(_ALSO.get(name, usual), tuple(sorted(stored, key=lambda one: one != name)))
+    return KeyWish(_ALSO.get(name, usual), tuple(sorted(stored, key=lambda candidate: candidate != name)))
 
 
 def hint_for(wish: KeyWish) -> str:

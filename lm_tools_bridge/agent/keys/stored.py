@@ -87,11 +87,11 @@ class StoredKeys:
         polls = 0
         if may_wait:
             polls, self._polls = self._polls, 0
-        for left in range(polls, -1, -1):
+        for polls_left in range(polls, -1, -1):
             for file in sorted(self._folder.glob("*.json")):
                 with contextlib.suppress(_Unreachable):
                     return await _asked(file, method, params, self._answer_s)
-            if left:
+            if polls_left:
                 await self._pause(_POLL_S)
         raise KeySourceFailed(
             "the secret store cannot be read, since no workspace server of yours runs; run: lmtb up"

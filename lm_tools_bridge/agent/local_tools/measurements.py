@@ -65,7 +65,7 @@ def uptime(_: Mapping[str, Any], __: Path) -> str:
 
     minutes = int(time.time() - psutil.boot_time()) // 60
     days, hours = divmod(minutes // 60, 24)
-    load = ", ".join(f"{one:.2f}" for one in psutil.getloadavg())
+    load = ", ".join(f"{average:.2f}" for average in psutil.getloadavg())
     return f"Up {days} days, {hours} hours, {minutes % 60} minutes; load {load}"
 
 
@@ -97,10 +97,10 @@ def process_list(arguments: Mapping[str, Any], _: Path) -> str:
 
 def environment(arguments: Mapping[str, Any], _: Path) -> str:
     """The variables of this program; values only of those that are known to be no secrets."""
-    wanted = arguments.get("name")
-    names = sorted(os.environ) if wanted is None else [str(wanted)]
-    if wanted is not None and wanted not in os.environ:
-        raise NotMeasured(f"there is no variable {printable(wanted, width=100)}")
+    requested_name = arguments.get("name")
+    names = sorted(os.environ) if requested_name is None else [str(requested_name)]
+    if requested_name is not None and requested_name not in os.environ:
+        raise NotMeasured(f"there is no variable {printable(requested_name, width=100)}")
     return "\n".join(f"{name}={_shown_value(name)}" for name in names)
 
 

@@ -43,13 +43,13 @@ class Root(Enum):
 
 def becomes_root(command: str) -> Root:
     """Whether a command may start a program that gives it the rights of root, anywhere in it."""
-    found = programs_in(command)
+    programs = programs_in(command)
     bare = re.sub(r"\\\n|[\\'\"]", "", command)
-    if found.names & BECOMES_ROOT or _WORDS.search(command) or _WORDS.search(bare):
+    if programs.names & BECOMES_ROOT or _WORDS.search(command) or _WORDS.search(bare):
         return Root.YES
     if any(_is_of_machine(entry.typed) for entry in parse(command).commands):
         return Root.YES
-    return Root.NO if found.is_whole and found.is_decided else Root.UNCLEAR
+    return Root.NO if programs.is_whole and programs.is_decided else Root.UNCLEAR
 
 
 def _is_of_machine(words: Sequence[Word]) -> bool:

@@ -70,14 +70,14 @@ class Elicitation:
 
     async def _form(self, params: Mapping[str, Any], call: RunningCall | None) -> _Result:
         schema = params.get("requestedSchema")
-        asked = fields(schema if isinstance(schema, Mapping) else {})
-        if len(asked) > MAX_FIELDS:
-            self._interaction.notice(f"a form with {len(asked)} fields was declined", Tone.WARNING)
+        form_fields = fields(schema if isinstance(schema, Mapping) else {})
+        if len(form_fields) > MAX_FIELDS:
+            self._interaction.notice(f"a form with {len(form_fields)} fields was declined", Tone.WARNING)
             return {"action": "decline"}
         self._interaction.box(Box.GUARD, [_asks(call), *_lines(params.get("message"))])
         self._interaction.notice(f"{_DECLINE} declines, {_CANCEL} cancels")
         content: dict[str, Any] = {}
-        for field in asked:
+        for field in form_fields:
             value = await self._value(field)
             if isinstance(value, _Ended):
                 return {"action": value.action}
@@ -120,8 +120,8 @@ def _choices(field: Field) -> tuple[Choice, ...]:
         values = (("y", "Yes"), ("n", "No"))
     if not values or len(values) > _MAX_CHOICES:
         return ()
-    chosen = [Choice(value, printable(shown, width=_MAX_NAME), Effect.ONCE) for value, shown in values]
-    return (*chosen, Choice(_DECLINE, "Decline", Effect.NO))
+    choices = [Choice(value, printable(label, width=_MAX_NAME), Effect.ONCE) for value, label in values]
+    return (*choices, Choice(_DECLINE, "Decline", Effect.NO))
 
 
 class _Ended:

@@ -28,8 +28,8 @@ def outcome_of(response: Mapping[str, Any]) -> Outcome:
     if not isinstance(result, Mapping):
         return error_outcome(response.get("error"))
     structured = result.get("structuredContent")
-    listed = result.get("content")
-    blocks = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    content = result.get("content")
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     if not blocks and structured is not None:
         blocks = [{"type": "text", "text": msgspec.json.encode(structured).decode()}]
     is_error = result.get("isError") is True
@@ -79,14 +79,14 @@ def late_outcome(seconds: float) -> Outcome:
 
 def tools_of(result: Mapping[str, Any]) -> Iterator[Tool]:
     """The tools of one page; entries that are no tools are left out."""
-    listed = result.get("tools")
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
+    entries = result.get("tools")
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             continue
-        schema, annotations = one.get("inputSchema"), one.get("annotations")
+        schema, annotations = entry.get("inputSchema"), entry.get("annotations")
         yield Tool(
-            one["name"],
-            str(one.get("description") or ""),
+            entry["name"],
+            str(entry.get("description") or ""),
             schema if isinstance(schema, Mapping) else {"type": "object"},
             annotations if isinstance(annotations, Mapping) else {},
         )

@@ -19,9 +19,15 @@ def progress_text(params: bytes) -> str:
         return ""
     if not isinstance(members, dict):
         return ""
-    done, total = members.get("progress"), members.get("total")
+    progress, total = members.get("progress"), members.get("total")
     message = members.get("message")
-    count = "" if not _is_number(done) else f"{done:g}/{total:g}" if _is_number(total) else f"{done:g}"
+    count = (
+        ""
+        if not _is_number(progress)
+        else f"{progress:g}/{total:g}"
+        if _is_number(total)
+        else f"{progress:g}"
+    )
     if not isinstance(message, str) or not message:
         return count
     text = printable(message, width=_LONGEST)

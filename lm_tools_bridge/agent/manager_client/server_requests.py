@@ -56,8 +56,8 @@ class ServerRequests:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _take_back(self, cancelled: Notification) -> None:
-        asked = jsonrpc.members_of(cancelled.params).get("requestId")
-        task = None if asked is None else self._open.get(jsonrpc.bytes_of(asked))
+        request_id = jsonrpc.members_of(cancelled.params).get("requestId")
+        task = None if request_id is None else self._open.get(jsonrpc.bytes_of(request_id))
         if task is not None:
             task.cancel()
 

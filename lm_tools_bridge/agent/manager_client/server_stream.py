@@ -55,17 +55,17 @@ class ServerStream:
     async def _run(self) -> None:
         clock = asyncio.get_running_loop().time
         attempt = 0
-        seen: Opened | None = None
+        last_opened: Opened | None = None
         while True:
             began = clock()
             try:
                 opened = await self._session.ensure()
-                if opened is not seen:
-                    seen, self._last_event = opened, None
+                if opened is not last_opened:
+                    last_opened, self._last_event = opened, None
                 await self._read(opened)
             except SessionEnded:  # also if the endpoint knows no path of ours, before any session
-                if seen is not None:
-                    self._session.forget(seen)
+                if last_opened is not None:
+                    self._session.forget(last_opened)
             except (Undelivered, Refused, AnswerLost):
                 pass
             attempt = 1 if clock() - began > STEADY_S else attempt + 1

@@ -207,14 +207,14 @@ class ManagerSource:
             self._stream.start()
             self._is_current = True  # before: a change while listing makes the list old
             try:
-                found = await self._pages()
+                tools = await self._pages()
             except BaseException:
                 self._is_current = False
                 raise
-        return found
+        return tools
 
     async def _pages(self) -> tuple[Tool, ...]:
-        found: list[Tool] = []
+        tools: list[Tool] = []
         params: dict[str, Any] = {}
         for _ in range(MAX_PAGES):
             page = decoded(await self._list_request(params))
@@ -225,12 +225,12 @@ class ManagerSource:
                 members = error if isinstance(error, Mapping) else {}
                 self._problem = str(members.get("message") or "the manager lists no tools")
                 return self._tools  # a server that is down keeps its last list
-            found += tools_of(result)
+            tools += tools_of(result)
             cursor = result.get("nextCursor")
-            if not isinstance(cursor, str) or len(found) >= MAX_TOOLS:
+            if not isinstance(cursor, str) or len(tools) >= MAX_TOOLS:
                 break
             params = {"cursor": cursor}
-        self._tools, self._problem = tuple(found[:MAX_TOOLS]), ""
+        self._tools, self._problem = tuple(tools[:MAX_TOOLS]), ""
         if self._starting is not None and self._starting.done():
             self._starting = None  # it was of use; if the manager is lost later, it may be started again
         return self._tools

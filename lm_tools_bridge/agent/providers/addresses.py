@@ -43,45 +43,47 @@ class AzureAddress(NamedTuple):
     deployment: str | None
 
 
-def address(name: str, kind: str, given: str | None, environ: Mapping[str, str]) -> str | None:
+def address(name: str, kind: str, configured_address: str | None, environ: Mapping[str, str]) -> str | None:
     """The address of a provider, without the paths of its dialect; None if there is none.
 
     Args:
         name: the provider's name.
         kind: its dialect.
-        given: the configured address; else the provider's variable counts, else its usual address.
+        configured_address: of the settings; else the provider's variable counts, else its usual address.
         environ: the variables.
     """
-    found = given or environ.get(VARIABLES.get(name, ""), "").strip() or USUAL.get(name)
-    if not found:
+    base = configured_address or environ.get(VARIABLES.get(name, ""), "").strip() or USUAL.get(name)
+    if not base:
         return None
-    return _ollama(found) if kind == "ollama" else _complete(kind, found)
+    return _ollama(base) if kind == "ollama" else _complete(kind, base)
 
 
-def azure(given: str, environ: Mapping[str, str]) -> AzureAddress:
+def azure(configured_address: str, environ: Mapping[str, str]) -> AzureAddress:
     """The parts of an address of Azure: of the resource, of a deployment, or of the version-less API."""
-    parts = urlsplit(given)
+    parts = urlsplit(configured_address)
     if plain := _AZURE_PLAIN.fullmatch(parts.path):
         return AzureAddress(_of(parts.scheme, parts.netloc, plain[1]), None, None)
-    named = _DEPLOYMENT.search(parts.path)
-    asked = parse_qs(parts.query).get("api-version", [""])[0]
-    version = asked or environ.get("AZURE_OPENAI_API_VERSION") or environ.get("OPENAI_API_VERSION")
-    path = parts.path[: named.start()] if named else re.sub(r"/openai/?$", "", parts.path)
+    deployment = _DEPLOYMENT.search(parts.path)
+    requested_version = parse_qs(parts.query).get("api-version", [""])[0]
+    version = (
+        requested_version or environ.get("AZURE_OPENAI_API_VERSION") or environ.get("OPENAI_API_VERSION")
+    )
+    path = parts.path[: deployment.start()] if deployment else re.sub(r"/openai/?$", "", parts.path)
     base = _of(parts.scheme, parts.netloc, path)
-    return AzureAddress(base, version or AZURE_VERSION, named[1] if named else None)
+    return AzureAddress(base, version or AZURE_VERSION, deployment[1] if deployment else None)
 
 
-def _ollama(given: str) -> str:
+def _ollama(configured_address: str) -> str:
     """An address in the forms that `OLLAMA_HOST` has: without scheme or port, or one to listen on."""
-    parts = urlsplit(given if "://" in given else f"http://{given}")
+    parts = urlsplit(configured_address if "://" in configured_address else f"http://{configured_address}")
     try:
         port = parts.port
     except ValueError:
-        return given
+        return configured_address
     host = parts.hostname or "127.0.0.1"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  never listened on
     host = f"[{host}]" if ":" in host else host
-    if port is None and "://" not in given:
+    if port is None and "://" not in configured_address:
         port = _OLLAMA_PORT
     credentials, at, _ = parts.netloc.rpartition("@")
     return _complete(
@@ -89,13 +91,13 @@ def _ollama(given: str) -> str:
     )
 
 
-def _complete(kind: str, given: str) -> str:
-    parts = urlsplit(given)
+def _complete(kind: str, configured_address: str) -> str:
+    parts = urlsplit(configured_address)
     path = parts.path.rstrip("/")
     if (superfluous := _SUPERFLUOUS.get(kind)) is not None:
         path = superfluous.sub("", path)
     if kind == "azure":
-        return given
+        return configured_address
     return _of(parts.scheme, parts.netloc, path or _VERSIONED.get(kind, ""))
 
 

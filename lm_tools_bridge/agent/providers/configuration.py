@@ -74,7 +74,7 @@ class Configured(NamedTuple):
 
     def offered(self) -> tuple[str, ...]:
         """The names of the providers that can be chosen."""
-        return tuple(name for name, one in self.providers.items() if one.enabled)
+        return tuple(name for name, provider in self.providers.items() if provider.enabled)
 
 
 def configured(
@@ -104,8 +104,8 @@ def configured(
     of_project = [] if project is None else _entries(providers_file(project), content, problems)
     if trusted:
         trusted = trusted_content == _digest(content)
-    found = merged(settings, user, of_project, trusted=trusted, problems=problems)
-    return Configured(found, tuple(map(printable, problems)), project)
+    providers = merged(settings, user, of_project, trusted=trusted, problems=problems)
+    return Configured(providers, tuple(map(printable, problems)), project)
 
 
 def providers_file(project: Path) -> Path:
@@ -113,9 +113,11 @@ def providers_file(project: Path) -> Path:
     return project / WORKSPACE_FOLDER / FILE
 
 
-def with_preferred_models(settings: AgentSettings, found: Configured) -> AgentSettings:
+def with_preferred_models(settings: AgentSettings, configuration: Configured) -> AgentSettings:
     """The settings, with the preferred model of a provider where they name none."""
-    preferred = {name: one.models[0] for name, one in found.providers.items() if one.models}
+    preferred = {
+        name: provider.models[0] for name, provider in configuration.providers.items() if provider.models
+    }
     return msgspec.structs.replace(settings, model={**preferred, **settings.model})
 
 
@@ -131,12 +133,12 @@ def merged(
 
     A workspace that is not trusted cannot give an address, nor enable what the user disabled.
     """
-    found = {name: ProviderConfig(name, _kind(name)) for name in KNOWN_PROVIDERS}
+    providers = {name: ProviderConfig(name, _kind(name)) for name in KNOWN_PROVIDERS}
     for entry in user:
-        found[entry.name.lower()] = _with_file(found, entry, "user")
+        providers[entry.name.lower()] = _with_file(providers, entry, "user")
     for name, setting in settings.providers.items():
-        old = found.get(name.lower()) or ProviderConfig(name.lower(), _kind(name.lower()))
-        found[old.name] = replace(
+        old = providers.get(name.lower()) or ProviderConfig(name.lower(), _kind(name.lower()))
+        providers[old.name] = replace(
             old,
             kind=setting.kind or old.kind,
             api_base=setting.api_base or old.api_base,
@@ -153,20 +155,22 @@ def merged(
                     f"{entry.source_detail}: apiBase of {name} is ignored, since the file is not trusted; "
                     f"next step: lmtb trust {shlex.quote(str(Path(entry.source_detail).parent.parent))}"
                 )
-            enabled = entry.enabled if name not in found or found[name].enabled else None
-            found[name] = _with_file(found, entry._replace(api_base=None, enabled=enabled), "workspace")
+            enabled = entry.enabled if name not in providers or providers[name].enabled else None
+            providers[name] = _with_file(
+                providers, entry._replace(api_base=None, enabled=enabled), "workspace"
+            )
         else:
-            found[name] = _with_file(found, entry, "workspace")
-    return found
+            providers[name] = _with_file(providers, entry, "workspace")
+    return providers
 
 
 def _kind(name: str) -> str:
     return _KINDS.get(name, "openai")
 
 
-def _with_file(found: Mapping[str, ProviderConfig], entry: FileEntry, source: Source) -> ProviderConfig:
+def _with_file(providers: Mapping[str, ProviderConfig], entry: FileEntry, source: Source) -> ProviderConfig:
     name = entry.name.lower()
-    old = found.get(name) or ProviderConfig(name, _kind(name))
+    old = providers.get(name) or ProviderConfig(name, _kind(name))
     return replace(
         old,
         enabled=old.enabled if entry.enabled is None else entry.enabled,
@@ -208,9 +212,13 @@ def _entries(path: Path, content: bytes | None, problems: list[str]) -> list[Fil
     if not isinstance(entries, list):
         problems.append(f'{path} is not a JSON object with an array "providers"; correct it')
         return []
-    found = [entry for entry in entries if isinstance(entry, dict) and _text(entry.get("name"))]
-    usable = [entry for entry in found if entry["name"].isprintable() and len(entry["name"]) <= _LONGEST_NAME]
-    if len(usable) < len(found):
+    named_entries = [entry for entry in entries if isinstance(entry, dict) and _text(entry.get("name"))]
+    usable = [
+        entry
+        for entry in named_entries
+        if entry["name"].isprintable() and len(entry["name"]) <= _LONGEST_NAME
+    ]
+    if len(usable) < len(named_entries):
         problems.append(
             f"{path}: a provider is left out, since its name has control characters or is too long"
         )

@@ -89,10 +89,10 @@ def make_plain_provider(
     retries: Retries = Retries(),  # noqa: B008  it is immutable
 ) -> HttpProvider:
     """The provider without what the settings put around it; as `make_provider` otherwise."""
-    known = configurations if configurations is not None else settings_only(settings)
-    config = known.get(name.lower())
+    configs = configurations if configurations is not None else settings_only(settings)
+    config = configs.get(name.lower())
     if config is None or not config.enabled:
-        offered = [one.name for one in known.values() if one.enabled]
+        offered = [provider.name for provider in configs.values() if provider.enabled]
         cause = (
             "it is disabled"
             if config is not None
@@ -139,8 +139,8 @@ def _place(config: ProviderConfig, environ: Mapping[str, str]) -> _Place:
         case "gemini":
             return _Place(base, GeminiContent())
         case "azure":
-            found = azure(base, environ)
-            return _Place(found.base, AzureChat(found.version, found.deployment))
+            azure_address = azure(base, environ)
+            return _Place(azure_address.base, AzureChat(azure_address.version, azure_address.deployment))
     is_mistral = config.name == "mistral"
     return _Place(base, OpenAiChat(stream_usage=not is_mistral, short_ids=is_mistral))
 

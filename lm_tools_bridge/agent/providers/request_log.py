@@ -72,30 +72,30 @@ class LoggedProvider:
     async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """See `Provider`."""
         began, first = self._clock(), None
-        seen = _Seen()
+        reply_log = _Seen()
         try:
             async with aclosing(asked(self._inner, request)) as events:
                 async for event in events:
                     first = first if first is not None else self._clock() - began
-                    seen.add(event)
+                    reply_log.add(event)
                     yield event
-            seen.outcome = "completed"
+            reply_log.outcome = "completed"
         except ProviderFailure as failure:
             # what follows a colon may quote the server, and the server the request
-            seen.outcome = f"failed: {failure.cause.partition(':')[0]}"
+            reply_log.outcome = f"failed: {failure.cause.partition(':')[0]}"
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            seen.outcome = "cancelled"
+            reply_log.outcome = "cancelled"
             raise
         except BaseException as fault:
-            seen.outcome = f"fault: {type(fault).__name__}"  # its text may quote the request
+            reply_log.outcome = f"fault: {type(fault).__name__}"  # its text may quote the request
             raise
         finally:
             self._log.write(
                 provider=self.name, model=request.model, messages=len(request.messages),
                 characters=sum(map(_characters, request.messages)), tools=len(request.tools),
                 window=request.context_tokens, first_s=None if first is None else round(first, 3),
-                seconds=round(self._clock() - began, 3), **seen.members(),
+                seconds=round(self._clock() - began, 3), **reply_log.members(),
             )  # fmt: skip
 
     async def context_window(self, model: str) -> ModelWindow | None:

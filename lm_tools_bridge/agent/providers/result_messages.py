@@ -43,9 +43,9 @@ class UserResults:
 
 def as_user_message(result: Result) -> UserMessage:
     """A result as a message of the user, with the bare name of its tool."""
-    done = "failed" if result.is_error else "executed"
+    ending = "failed" if result.is_error else "executed"
     return UserMessage(
-        f"Action: Tool [{bare_name(result.name)}] {done}.\nResult: {result.text}\n{CONSTRAINT}"
+        f"Action: Tool [{bare_name(result.name)}] {ending}.\nResult: {result.text}\n{CONSTRAINT}"
     )
 
 

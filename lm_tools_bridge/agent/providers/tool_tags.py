@@ -57,29 +57,29 @@ class ToolTags:
 
     def feed(self, piece: str) -> str:
         """The text to show after the next piece of the reply."""
-        shown = ""
+        visible = ""
         while piece:
             if self._open is None:
                 text, piece = self._in_text(piece)
-                shown += text
+                visible += text
             else:
                 text, piece = self._in_block(piece)
-                shown += text
-        return shown
+                visible += text
+        return visible
 
     def end(self) -> str:
         """The rest of the text to show. `blocks` is complete then."""
-        shown = ""
+        visible = ""
         while self._open is not None and self._in_string and CLOSE in self._open:
             # a string without an end swallowed the end tag
-            content, _, rest = self._open.partition(CLOSE)
+            content, _, remainder = self._open.partition(CLOSE)
             self._close(Block(content))
-            shown += self.feed(rest)
+            visible += self.feed(remainder)
         if self._open is not None:
-            shown += self._end_block(self._open)
-        shown += self._show(self._text)
+            visible += self._end_block(self._open)
+        visible += self._show(self._text)
         self._text = ""
-        return shown if self._after_block else shown + self._blanks
+        return visible if self._after_block else visible + self._blanks
 
     def _end_block(self, content: str) -> str:
         """End a block that has no end tag behind its object; the rest is text, or all without an object."""
@@ -94,22 +94,22 @@ class ToolTags:
         """The text to show, and what follows the tag that begins a block."""
         text, self._text = self._text + piece, ""
         position = text.find(OPEN)
-        shown = ""
+        visible = ""
         while position >= 0:
             before, text = text[:position], text[position + len(OPEN) :]
             is_code = self._fences.contain(before) or before.endswith("`")
-            shown += self._show(before)
+            visible += self._show(before)
             if not is_code:
                 self._open, self._scanned, self._in_string = "", 0, False
-                return shown, text
+                return visible, text
             self._fences.feed(OPEN)
-            shown += self._show(OPEN)
+            visible += self._show(OPEN)
             position = text.find(OPEN)
-        held = _possible_tag(text)
-        self._text = text[len(text) - held :]
-        text = text[: len(text) - held]
+        tag_length = _possible_tag(text)
+        self._text = text[len(text) - tag_length :]
+        text = text[: len(text) - tag_length]
         self._fences.feed(text)
-        return shown + self._show(text), ""
+        return visible + self._show(text), ""
 
     def _in_block(self, piece: str) -> tuple[str, str]:
         """The text to show, and what of the reply follows the block, as far as it ended."""
@@ -119,28 +119,28 @@ class ToolTags:
             step = (_STEP_IN_STRING if self._in_string else _STEP).search(content, self._scanned)
             if step is None:
                 # a tag or an escape may be half there
-                held = _possible_escape(content) if self._in_string else _possible_tag(content)
-                self._scanned = max(self._scanned, len(content) - held)
+                tail_length = _possible_escape(content) if self._in_string else _possible_tag(content)
+                self._scanned = max(self._scanned, len(content) - tail_length)
                 return "", ""
             self._scanned = step.end()
-            found = step[0]
-            if found in {CLOSE, OPEN}:
-                return self._end_at(step.start(), found), content[step.end() :]
-            if found in {'"', "\n"}:
+            token = step[0]
+            if token in {CLOSE, OPEN}:
+                return self._end_at(step.start(), token), content[step.end() :]
+            if token in {'"', "\n"}:
                 self._in_string = not self._in_string
 
-    def _end_at(self, place: int, found: str) -> str:
+    def _end_at(self, place: int, token: str) -> str:
         """End the block at a tag, the end tag or one that begins the next; without an object it was text."""
         content = (self._open or "")[:place]
-        shown = ""
-        if found == OPEN and not content.lstrip().startswith("{"):
+        visible = ""
+        if token == OPEN and not content.lstrip().startswith("{"):
             self._open, self._scanned, self._in_string = None, 0, False
-            shown = self._show(OPEN + content)
+            visible = self._show(OPEN + content)
         else:
-            self._close(Block(content, closed=found == CLOSE))
-        if found == OPEN:
+            self._close(Block(content, closed=token == CLOSE))
+        if token == OPEN:
             self._open = ""
-        return shown
+        return visible
 
     def _close(self, block: Block) -> None:
         self.blocks.append(block)
@@ -156,10 +156,10 @@ class ToolTags:
             self._after_block = False
             self._blanks = "\n\n" if self._shown else ""
         text = self._blanks + text
-        shown = text.rstrip()
-        self._blanks = text[len(shown) :]
-        self._shown = self._shown or bool(shown)
-        return shown
+        visible = text.rstrip()
+        self._blanks = text[len(visible) :]
+        self._shown = self._shown or bool(visible)
+        return visible
 
 
 class _Fences:
@@ -181,13 +181,13 @@ class _Fences:
         return bool(self._fence or self._after(self._line))
 
     def _after(self, line: str) -> str:
-        found = _FENCE.match(line)
-        if found is None:
+        match = _FENCE.match(line)
+        if match is None:
             return self._fence
-        mark, rest = found.groups()
+        mark, info = match.groups()
         if not self._fence:
-            return "" if mark[0] == "`" and "`" in rest else mark
-        closes = mark[0] == self._fence[0] and len(mark) >= len(self._fence) and not rest.strip()
+            return "" if mark[0] == "`" and "`" in info else mark
+        closes = mark[0] == self._fence[0] and len(mark) >= len(self._fence) and not info.strip()
         return "" if closes else self._fence
 
 
@@ -219,8 +219,8 @@ def _call(block: Block, *, completes: bool) -> TaggedCall:
 
 
 def _name_in(content: str) -> str:
-    found = _NAME.search(content)
-    return found[1] if found else UNKNOWN
+    match = _NAME.search(content)
+    return match[1] if match else UNKNOWN
 
 
 def _balanced_end(content: str) -> int | None:
@@ -230,13 +230,13 @@ def _balanced_end(content: str) -> int | None:
 
 def _missing_braces(content: str) -> int:
     """How many `}` the content lacks; 0 inside of a string, which cannot be completed."""
-    found = _depths(content)
-    return max(found[-1][1], 0) if found else 0
+    depths = _depths(content)
+    return max(depths[-1][1], 0) if depths else 0
 
 
 def _depths(content: str) -> list[tuple[int, int]]:
     """The place behind each brace outside of strings, and the depth there; 0 for a string without an end."""
-    found: list[tuple[int, int]] = []
+    depths: list[tuple[int, int]] = []
     depth = start = 0
     pattern, inside = re.compile(r'[{}"]'), re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)
     while (step := pattern.search(content, start)) is not None:
@@ -244,12 +244,12 @@ def _depths(content: str) -> list[tuple[int, int]]:
         if step[0] == '"':
             string = inside.match(content, start)
             if string is None:
-                return [*found, (len(content) + 1, 0)]
+                return [*depths, (len(content) + 1, 0)]
             start = string.end()
             continue
         depth += 1 if step[0] == "{" else -1
-        found.append((start, depth))
-    return found
+        depths.append((start, depth))
+    return depths
 
 
 def _possible_tag(text: str) -> int:

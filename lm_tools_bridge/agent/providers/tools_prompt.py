@@ -50,10 +50,10 @@ def _json(value: object) -> str:
 def _placeholders(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A value for each required argument, or for each if none is required."""
     properties = schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
+    members = properties if isinstance(properties, Mapping) else {}
     required = schema.get("required")
-    names = [name for name in required if name in known] if isinstance(required, list) else []
-    return {name: _placeholder(known[name], schema) for name in names or known}
+    names = [name for name in required if name in members] if isinstance(required, list) else []
+    return {name: _placeholder(members[name], schema) for name in names or members}
 
 
 def _placeholder(part: object, root: Mapping[str, Any]) -> Any:

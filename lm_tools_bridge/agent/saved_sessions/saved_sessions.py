@@ -82,8 +82,8 @@ class SavedSessions:
         if damaged and not self._was_damage_told:
             self._was_damage_told = True
             last = max(damaged, key=lambda path: path.stat().st_mtime)
-            others = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
-            self._problem(f"a saved session is damaged and cannot be resumed: {last}{others}; {_STEP}")
+            more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+            self._problem(f"a saved session is damaged and cannot be resumed: {last}{more}; {_STEP}")
         return [
             SavedSession(
                 file.id, f"{datetime.fromtimestamp(file.heading.saved):%Y-%m-%d %H:%M}", file.heading.title

@@ -81,7 +81,7 @@ def broken_line(content: bytes) -> int | None:
 
 def title_of(messages: Sequence[Message]) -> str:
     """How a session began, in one line."""
-    first = next((one.text for one in messages if isinstance(one, UserMessage)), "")
+    first = next((message.text for message in messages if isinstance(message, UserMessage)), "")
     return " ".join(first.split())[:_TITLE]
 
 
@@ -123,7 +123,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
             case "user":
                 return UserMessage(str(value["text"]))
             case "assistant":
-                return AssistantMessage(str(value["text"]), tuple(_call(one) for one in value["calls"]))
+                return AssistantMessage(str(value["text"]), tuple(_call(call) for call in value["calls"]))
             case "result":
                 text, code = str(value["text"]), value.get("code")
                 is_error = bool(value.get("isError"))

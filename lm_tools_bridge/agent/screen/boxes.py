@@ -32,8 +32,8 @@ def box(title: str, lines: Sequence[str], columns: int) -> list[str]:
 
 def top(title: str, total: int) -> str:
     """The first line of a box."""
-    named = f"╭─ {cut(title, total - 6)} "
-    return f"{named}{'─' * (total - 1 - cell_len(named))}╮"
+    head = f"╭─ {cut(title, total - 6)} "
+    return f"{head}{'─' * (total - 1 - cell_len(head))}╮"
 
 
 def middle(row: str, total: int) -> str:
@@ -54,15 +54,15 @@ def shown(text: str) -> str:
 def wrapped(text: str, columns: int) -> Iterator[str]:
     """The rows that a text takes, broken at blanks where there are some, never within a wide character."""
     for line in text.split("\n"):
-        rest = line
-        while cell_len(rest) > columns:
-            head = cut(rest, columns) or rest[:1]
+        remainder = line
+        while cell_len(remainder) > columns:
+            head = cut(remainder, columns) or remainder[:1]
             blank = head.rfind(" ")
-            if rest[len(head)] != " " and blank > len(head) // 2:
+            if remainder[len(head)] != " " and blank > len(head) // 2:
                 head = head[:blank]
             yield head.rstrip(" ")
-            rest = rest[len(head) :].lstrip(" ")
-        yield rest
+            remainder = remainder[len(head) :].lstrip(" ")
+        yield remainder
 
 
 def cut(text: str, columns: int) -> str:
@@ -70,8 +70,8 @@ def cut(text: str, columns: int) -> str:
     if text.isascii():
         return text[: max(columns, 0)]
     used = 0
-    for at, one in enumerate(text):
-        used += cell_len(one)
+    for at, character in enumerate(text):
+        used += cell_len(character)
         if used > columns:
             return text[:at]
     return text

@@ -25,8 +25,8 @@ def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Sc
 
         screen = TerminalScreen(interrupts, completions)
         return screen, screen.interrupt
-    given = LineInput(sys.stdin.fileno())
-    return PlainScreen(sys.stdout, sys.stdout, given, asks=is_terminal), given.interrupt
+    line_input = LineInput(sys.stdin.fileno())
+    return PlainScreen(sys.stdout, sys.stdout, line_input, asks=is_terminal), line_input.interrupt
 
 
 def one_shot_screen(*, as_json: bool) -> Screen:

@@ -16,23 +16,23 @@ class PlainScreen:
     Args:
         out: where replies go.
         aside: where everything else goes; the same stream in a session.
-        given: where answers and inputs come from; None if nobody is asked.
+        line_input: where answers and inputs come from; None if nobody is asked.
         asks: whether a person is at the other end of `given`, so that questions can be answered there.
     """
 
-    def __init__(self, out: TextIO, aside: TextIO, given: LineInput | None, *, asks: bool) -> None:
+    def __init__(self, out: TextIO, aside: TextIO, line_input: LineInput | None, *, asks: bool) -> None:
         self._out = out
         self._aside = aside
-        self._given = given
+        self._given = line_input
         self._asks = asks
         self._is_open = False
 
     def reply_text(self, text: str) -> None:
         """Show a piece of the model's reply."""
-        shown = printable(text.replace("\r", ""), lines=True)
-        self._out.write(shown)
+        visible = printable(text.replace("\r", ""), lines=True)
+        self._out.write(visible)
         self._out.flush()
-        self._is_open = not shown.endswith("\n") if shown else self._is_open
+        self._is_open = not visible.endswith("\n") if visible else self._is_open
 
     def thinking(self, text: str) -> None:
         """Thoughts are left out: nothing would tell them from the reply."""
@@ -57,8 +57,8 @@ class PlainScreen:
 
     def notice(self, text: str, tone: Tone = Tone.INFO) -> None:
         """Show one line; how serious it is stands in front of it."""
-        shown = printable(text)  # a name in it must not look like a notice of its own
-        self.lines([shown if tone is Tone.INFO else f"{tone.value}: {shown}"])
+        visible = printable(text)  # a name in it must not look like a notice of its own
+        self.lines([visible if tone is Tone.INFO else f"{tone.value}: {visible}"])
 
     def activity(self, text: str | None) -> None:
         """Nothing: a line that is replaced needs a terminal."""

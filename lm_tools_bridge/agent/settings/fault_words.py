@@ -26,15 +26,15 @@ def worded_fault(error: Exception) -> str:
     text = str(error)
     place = _PLACE.search(text)
     plain = text[: place.start()] if place is not None else text
-    found = _EXPECTED.match(plain)
-    if found is None:
+    match = _EXPECTED.match(plain)
+    if match is None:
         return plain
     where = f"{place[1]} " if place is not None and place[1] else ""
-    if found[2] is not None:
-        return f"{where}must be {_BOUNDS[found[2]].format(found[3].removesuffix('.0'))}"
-    if "matching regex" in found[4]:
+    if match[2] is not None:
+        return f"{where}must be {_BOUNDS[match[2]].format(match[3].removesuffix('.0'))}"
+    if "matching regex" in match[4]:
         return f"{where}must be an address that begins with http:// or https://"
-    if "length" in found[4]:
+    if "length" in match[4]:
         return f"{where}must not be empty"
-    kinds = [_TYPES[one] for one in found[1].split(" | ") if one in _TYPES]
+    kinds = [_TYPES[kind] for kind in match[1].split(" | ") if kind in _TYPES]
     return f"{where}must be {' or '.join(kinds)}" if kinds else plain

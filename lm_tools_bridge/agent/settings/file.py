@@ -98,23 +98,25 @@ class _Reading:
             except ValueError as error:
                 self._refuse(name, worded_fault(error), "the default holds")
         settings = AgentSettings(**values)
-        known = (*KNOWN_PROVIDERS, MANUAL, *settings.providers)
-        if settings.default_provider not in known:
+        provider_names = (*KNOWN_PROVIDERS, MANUAL, *settings.providers)
+        if settings.default_provider not in provider_names:
             wrong = printable(settings.default_provider)
-            self._refuse("default_provider", f"there is no provider {wrong}{did_you_mean(wrong, known)}")
+            self._refuse(
+                "default_provider", f"there is no provider {wrong}{did_you_mean(wrong, provider_names)}"
+            )
             settings = msgspec.structs.replace(settings, default_provider="ollama")
         return settings, self._problems
 
     def _providers(self, value: Any) -> Mapping[str, ProviderEntry]:
         if not isinstance(value, dict):
             raise ValueError("must be a table of providers")
-        found = {}
+        entries = {}
         for name, entry in value.items():
             try:
-                found[name.lower()] = msgspec.convert(entry, ProviderEntry)
+                entries[name.lower()] = msgspec.convert(entry, ProviderEntry)
             except msgspec.ValidationError as error:
                 self._refuse(f"providers.{name}", worded_fault(error), "this provider is ignored")
-        return found
+        return entries
 
     def _refuse(self, name: str, text: str, effect: str = "") -> None:
         self._problems.append(_Problem(name, _place(self._path, self._content, name, TABLE), text, effect))
@@ -137,12 +139,12 @@ def _checked(name: str, value: Any) -> Any:
         if value not in words:
             raise ValueError(f"must be one of {', '.join(words)}{did_you_mean(str(value), words)}")
         return value
-    found = msgspec.convert(value, FIELDS[name].type)
-    if isinstance(found, float) and not math.isfinite(found):
+    checked_value = msgspec.convert(value, FIELDS[name].type)
+    if isinstance(checked_value, float) and not math.isfinite(checked_value):
         raise ValueError("is no finite number")
-    if name in {"answer_s", "context_tokens"} and found is not None and found <= 0:
+    if name in {"answer_s", "context_tokens"} and checked_value is not None and checked_value <= 0:
         raise ValueError("must be greater than 0")
-    return found
+    return checked_value
 
 
 def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:

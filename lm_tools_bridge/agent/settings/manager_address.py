@@ -22,8 +22,8 @@ def manager_endpoint(config_file: Path, environ: Mapping[str, str]) -> str:
     A manager whose port the system chooses (0) tells it when it is started, and so does one whose settings
     cannot be read.
     """
-    given = environ.get(PORT_VARIABLE, "")
-    port: Any = int(given) if given.isascii() and given.isdecimal() else _configured(config_file)
+    port_text = environ.get(PORT_VARIABLE, "")
+    port: Any = int(port_text) if port_text.isascii() and port_text.isdecimal() else _configured(config_file)
     if type(port) is not int or not 0 < port <= _LARGEST_PORT:
         return str(default("endpoint"))
     return f"http://127.0.0.1:{port}/mcp"

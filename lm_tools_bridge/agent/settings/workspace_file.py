@@ -43,8 +43,8 @@ def add_servers(file: Path, servers: Sequence[StdioServer]) -> list[str]:
             entries = document.setdefault("mcp", tomlkit.table(is_super_table=True)).setdefault(
                 "stdio_servers", tomlkit.aot()
             )
-            known = {str(entry.get("namespace")) for entry in entries}
-            new = [server for server in servers if server.namespace not in known]
+            namespaces = {str(entry.get("namespace")) for entry in entries}
+            new = [server for server in servers if server.namespace not in namespaces]
             for server in new:
                 entries.append(_entry(server))
         except (TOMLKitError, TypeError, AttributeError) as error:

@@ -157,5 +157,5 @@ def _quoted(node: Node, text: str) -> str | None:
     return _ESCAPED_IN_QUOTES.sub(_unescaped, text[1:-1])
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return "" if found[1] == "\n" else found[1]
+def _unescaped(match: re.Match[str]) -> str:
+    return "" if match[1] == "\n" else match[1]

@@ -74,8 +74,8 @@ def recognised(text: str) -> Entered | Unknown | None:
         return Entered(command, argument.strip())
     if not word.startswith("/") or "/" in word[1:] or "\n" in word:
         return None
-    known = [one for one in _BY_WORD if one.startswith("/")]
-    return Unknown(f"there is no command {word}{did_you_mean(word, known)}; /help lists them")
+    words = [candidate for candidate in _BY_WORD if candidate.startswith("/")]
+    return Unknown(f"there is no command {word}{did_you_mean(word, words)}; /help lists them")
 
 
 def help_lines() -> list[str]:
@@ -88,8 +88,12 @@ def help_lines() -> list[str]:
 
 def completions(text: str, tools: Sequence[str], sources: Sequence[str]) -> list[tuple[str, str]]:
     """What the last word of a command can become, with explanations."""
-    word, blank, rest = text.partition(" ")
+    word, blank, argument = text.partition(" ")
     if not blank:
-        return [(f"/{one.name}", one.meaning) for one in COMMANDS if f"/{one.name}".startswith(word)]
+        return [
+            (f"/{command.name}", command.meaning)
+            for command in COMMANDS
+            if f"/{command.name}".startswith(word)
+        ]
     names = {"/list": tools, "/tools": tools, "/toggle": sources}.get(word, ())
-    return [(name, "") for name in names if name.startswith(rest)] if " " not in rest else []
+    return [(name, "") for name in names if name.startswith(argument)] if " " not in argument else []

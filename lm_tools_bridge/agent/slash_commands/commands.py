@@ -29,18 +29,20 @@ async def _help(session: Session, _: str) -> None:
 
 async def _mode(session: Session, argument: str) -> None:
     modes = session.modes()
-    known = dict.fromkeys([*modes, *session.settings.provider_names()])
-    wanted = argument.lower() or _following(modes, session)
-    if wanted not in known:
-        hint = did_you_mean(wanted, known)
-        session.screen.notice(f"there is no provider {wanted}{hint}; known: {', '.join(known)}", Tone.WARNING)
+    mode_names = dict.fromkeys([*modes, *session.settings.provider_names()])
+    mode = argument.lower() or _following(modes, session)
+    if mode not in mode_names:
+        hint = did_you_mean(mode, mode_names)
+        session.screen.notice(
+            f"there is no provider {mode}{hint}; known: {', '.join(mode_names)}", Tone.WARNING
+        )
         return
-    session.choose(wanted)
-    if wanted == MANUAL:
+    session.choose(mode)
+    if mode == MANUAL:
         session.screen.notice("manual mode: enter the number or name of a tool; Enter lists them")
         return
     model = session.conversation.model
-    session.screen.notice(f"{wanted}: {model}" if model else f"{wanted}: no model is chosen; /model NAME")
+    session.screen.notice(f"{mode}: {model}" if model else f"{mode}: no model is chosen; /model NAME")
 
 
 def _following(modes: list[str], session: Session) -> str:
@@ -100,7 +102,7 @@ async def _resume(session: Session, argument: str) -> None:
         session.screen.notice("there is no saved session of this folder")
         return
     if not argument:
-        rows = [f"{number:>3}. {one.when}  {one.title}" for number, one in enumerate(entries, start=1)]
+        rows = [f"{number:>3}. {saved.when}  {saved.title}" for number, saved in enumerate(entries, start=1)]
         session.screen.lines(rows[:20])
         argument = (await session.screen.ask(Question("Session (Enter: none): ")) or "").strip()
     if not argument:

@@ -32,10 +32,10 @@ async def answer_of(folder: Path, *words: str) -> dict[str, Any]:
             process.kill()
             await process.wait()
     try:
-        found = json.loads(printed)
+        answer = json.loads(printed)
     except ValueError:
         return _failed(f"lmtb {words[0]} gave no answer")
-    return found if isinstance(found, dict) else _failed(f"lmtb {words[0]} gave no answer")
+    return answer if isinstance(answer, dict) else _failed(f"lmtb {words[0]} gave no answer")
 
 
 def problem_of(answer: dict[str, Any]) -> str | None:
@@ -43,8 +43,8 @@ def problem_of(answer: dict[str, Any]) -> str | None:
     if answer.get("ok"):
         return None
     error = answer.get("error")
-    told = error if isinstance(error, dict) else {}
-    message, step = str(told.get("message", "lmtb failed")), told.get("nextStep")
+    members = error if isinstance(error, dict) else {}
+    message, step = str(members.get("message", "lmtb failed")), members.get("nextStep")
     return f"{message}; {step}" if step else message
 
 

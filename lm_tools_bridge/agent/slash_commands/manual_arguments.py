@@ -31,14 +31,14 @@ def arguments_of(typed: str, schema: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if text.startswith("{"):
         try:
-            found = msgspec.json.decode(text)
+            value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise NoArguments(f"this is no JSON object: {error}") from error
-        return dict(found)
+        return dict(value)
     properties = schema.get("properties")
-    known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
-    name = _property(schema, known)
-    return {name: _converted(text, known.get(name), name)}
+    members: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+    name = _property(schema, members)
+    return {name: _converted(text, members.get(name), name)}
 
 
 def _property(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
@@ -77,8 +77,8 @@ def _as_boolean(text: str) -> bool:
 def _as_list(text: str) -> list[Any]:
     if not text.startswith("["):
         return [_as_text(text)]
-    found = msgspec.json.decode(text)
-    return list(found)
+    items = msgspec.json.decode(text)
+    return list(items)
 
 
 def _as_null(text: str) -> None:

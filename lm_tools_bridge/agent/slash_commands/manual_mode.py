@@ -24,7 +24,7 @@ async def manual_input(session: Session, text: str) -> None:
     """Do what was entered: Enter shows the menu, `0` nothing, a number or name calls one tool."""
     await session.toolbox.refresh()
     names = [tool.name for tool in session.toolbox.tools()]
-    word, _, rest = text.strip().partition(" ")
+    word, _, argument = text.strip().partition(" ")
     if not word:
         session.screen.lines(menu(names) if names else ["there are no tools; /servers says why"])
     elif word == _SKIP:
@@ -35,11 +35,11 @@ async def manual_input(session: Session, text: str) -> None:
             hint = did_you_mean(word, names)
             session.screen.notice(f"there is no tool {word}{hint}; Enter lists them", Tone.WARNING)
             return
-        await _chosen(session, name, rest)
+        await _chosen(session, name, argument)
 
 
 async def _chosen(session: Session, name: str, typed: str) -> None:
-    offer = next(one for one in session.toolbox.offers if one.name == name)
+    offer = next(candidate for candidate in session.toolbox.offers if candidate.name == name)
     if not typed and offer.tool.input_schema.get("properties"):
         answer = await session.screen.ask(Question(f"Arguments of {name}: "))
         if answer is None or answer.strip() == _SKIP:
@@ -50,26 +50,26 @@ async def _chosen(session: Session, name: str, typed: str) -> None:
     except NoArguments as problem:
         session.screen.notice(str(problem), Tone.WARNING)
         return
-    found = session.toolbox.find(Call("manual", name, arguments))
-    if isinstance(found, NotFound):
-        session.screen.notice(found.text, Tone.WARNING)
+    match = session.toolbox.find(Call("manual", name, arguments))
+    if isinstance(match, NotFound):
+        session.screen.notice(match.text, Tone.WARNING)
         return
-    await _run(session, name, found)
+    await _run(session, name, match)
 
 
-async def _run(session: Session, name: str, found: Found) -> None:
-    decision = await session.guard.decide(found.call, found.tool)
+async def _run(session: Session, name: str, match: Found) -> None:
+    decision = await session.guard.decide(match.call, match.tool)
     session.screen.activity(f"running {name}")
     started, failed = time.monotonic(), True
     try:
         outcome = await session.toolbox.run(
-            found, decision.arguments, lambda text: session.screen.activity(f"{name}: {text}")
+            match, decision.arguments, lambda text: session.screen.activity(f"{name}: {text}")
         )
         failed = outcome.is_error
     finally:
         session.screen.activity(None)
         seconds = time.monotonic() - started
-        session.guard.finished(found.call, decision, seconds=seconds, failed=failed)
+        session.guard.finished(match.call, decision, seconds=seconds, failed=failed)
     text = result_text(outcome.content, outcome.structured)
     session.last = Result("manual", name, text, outcome.is_error, tuple(outcome.content), outcome.code)
     session.screen.box(Box.OUTPUT, text.splitlines() or ["(no output)"])

@@ -69,9 +69,9 @@ class Session:
 
     def modes(self) -> list[str]:
         """What `/mode` goes through, in its order."""
-        named = (*self.settings.model, *self.settings.providers, self.settings.default_provider)
+        provider_names = (*self.settings.model, *self.settings.providers, self.settings.default_provider)
         usable = self.settings.provider_names()
-        further = [name for name in dict.fromkeys(named) if name in usable]
+        further = [name for name in dict.fromkeys(provider_names) if name in usable]
         return list(dict.fromkeys([MANUAL, "ollama", "gemini", *further]))
 
     def choose(self, mode: str) -> None:

@@ -40,17 +40,19 @@ async def list_tools(session: Session, argument: str) -> None:
         return
     offer = _offer(session, argument)
     if offer is None:
-        hint = did_you_mean(argument, [one.name for one in session.toolbox.offers])
+        hint = did_you_mean(argument, [item.name for item in session.toolbox.offers])
         session.screen.notice(f"there is no tool {argument}{hint}", Tone.WARNING)
         return
     schema = json.dumps(offer.tool.input_schema, indent=2, ensure_ascii=False)
     notes = [f"({key}: {value})" for key, value in offer.tool.annotations.items() if value is not None]
     about = (f"{offer.name}, from {offer.source.name}", *offer.tool.description.splitlines(), *notes)
     changes = session.schema_changes(offer.tool.input_schema)
-    told = (
-        [f"changed for {session.conversation.provider}:", *(f"  {one}" for one in changes)] if changes else []
+    change_lines = (
+        [f"changed for {session.conversation.provider}:", *(f"  {item}" for item in changes)]
+        if changes
+        else []
     )
-    session.screen.lines([*about, *schema.splitlines(), *told])
+    session.screen.lines([*about, *schema.splitlines(), *change_lines])
 
 
 async def tools(session: Session, argument: str) -> None:
@@ -69,25 +71,25 @@ async def tools(session: Session, argument: str) -> None:
 async def _switch(session: Session, name: str, *, on: bool) -> None:
     toolbox = session.toolbox
     offer = _offer(session, name)
-    known = {one.name for one in toolbox.offers} | toolbox.disabled
-    found = offer.name if offer is not None else name
+    names = {candidate.name for candidate in toolbox.offers} | toolbox.disabled
+    tool_name = offer.name if offer is not None else name
     # a tool that is off for every client is not offered, and is switched on by its name
-    if offer is None and name not in known and not on:
-        session.screen.notice(f"there is no tool {name}{did_you_mean(name, known)}", Tone.WARNING)
+    if offer is None and name not in names and not on:
+        session.screen.notice(f"there is no tool {name}{did_you_mean(name, names)}", Tone.WARNING)
         return
-    toolbox.enable(found, on)
-    is_ours = found.startswith(f"{_LOCAL}_") if offer is None else offer.source.name == _LOCAL
+    toolbox.enable(tool_name, on)
+    is_ours = tool_name.startswith(f"{_LOCAL}_") if offer is None else offer.source.name == _LOCAL
     if not is_ours:
-        own_name = found if offer is None else offer.tool.name
+        own_name = tool_name if offer is None else offer.tool.name
         problem = problem_of(await session.lmtb("tools", "enable" if on else "disable", own_name))
         if problem is not None:
             session.screen.notice(
-                f"{found} is {'on' if on else 'off'} in this session only: {problem}", Tone.WARNING
+                f"{tool_name} is {'on' if on else 'off'} in this session only: {problem}", Tone.WARNING
             )
             return
         await toolbox.refresh()
     where = " in this session" if is_ours else ""
-    session.screen.notice(f"{found} is {'on' if on else 'off'}{where}")
+    session.screen.notice(f"{tool_name} is {'on' if on else 'off'}{where}")
 
 
 def _states_of_tools(session: Session) -> list[str]:
@@ -138,8 +140,8 @@ def _workspace_row(source: Mapping[str, Any]) -> list[object]:
     word = _STATES.get(str(source.get("state", "")).partition(" ")[0], "ERROR")
     problem = source.get("error")
     runs = source.get("program") or source.get("origin")  # neither has arguments, a path or a query
-    told = [one if isinstance(one, str) else None for one in (runs, problem)]
-    return [f"  {identity}", word, kind, *told]
+    cells = [cell if isinstance(cell, str) else None for cell in (runs, problem)]
+    return [f"  {identity}", word, kind, *cells]
 
 
 async def toggle(session: Session, argument: str) -> None:
@@ -163,8 +165,8 @@ async def toggle(session: Session, argument: str) -> None:
 async def _projects_source(session: Session, name: str) -> str | None:
     """The source of the workspace with this id or name, as `/servers` lists it."""
     sources = (await session.lmtb("servers")).get("sources")
-    found = [str(source.get("id", "")) for source in (sources if isinstance(sources, list) else [])]
-    return next((one for one in found if name in (one, one.partition(":")[2])), None)
+    identities = [str(source.get("id", "")) for source in (sources if isinstance(sources, list) else [])]
+    return next((identity for identity in identities if name in (identity, identity.partition(":")[2])), None)
 
 
 async def last(session: Session, _: str) -> None:
@@ -178,8 +180,8 @@ async def last(session: Session, _: str) -> None:
 
 
 def _offer(session: Session, name: str) -> Offer | None:
-    found = chosen(name, [one.name for one in session.toolbox.offers])
-    return next((one for one in session.toolbox.offers if one.name == found), None)
+    match = chosen(name, [candidate.name for candidate in session.toolbox.offers])
+    return next((candidate for candidate in session.toolbox.offers if candidate.name == match), None)
 
 
 def _without_tools(session: Session) -> str:

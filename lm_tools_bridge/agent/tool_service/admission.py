@@ -35,12 +35,14 @@ def admitted(
     if headers.get("Host", "").lower() not in hosts:
         return Denied(403, "foreign host")
     origin = headers.get("Origin")
-    if origin is not None and origin.lower() not in {one.lower().rstrip("/") for one in origins}:
+    if origin is not None and origin.lower() not in {allowed.lower().rstrip("/") for allowed in origins}:
         return Denied(403, "this page may not use tools; allow it with --origin")
     if origin is None and headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
         return Denied(403, "cross-site request")
-    given = token_in(headers)
-    if given is None or not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
+    token_text = token_in(headers)
+    if token_text is None or not hmac.compare_digest(
+        token_text.encode("utf-8", "surrogateescape"), token.encode()
+    ):
         return Denied(401, "the token is missing or wrong")
     return None
 
@@ -58,4 +60,4 @@ def token_in(headers: Mapping[str, str]) -> str | None:
 
 def offered_protocols(headers: Mapping[str, str]) -> Iterable[str]:
     """The subprotocols that a client offers."""
-    return [one.strip() for one in headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    return [protocol.strip() for protocol in headers.get("Sec-WebSocket-Protocol", "").split(",")]

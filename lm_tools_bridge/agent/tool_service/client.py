@@ -100,7 +100,7 @@ class ToolClient:
         params: dict[str, Any] = {}
         for _ in range(_MAX_PAGES):
             result = await self.request(names.TOOLS_LIST, params)
-            tools += [one for one in result.get("tools", ()) if isinstance(one, dict)]
+            tools += [tool for tool in result.get("tools", ()) if isinstance(tool, dict)]
             if not isinstance(result.get("nextCursor"), str):
                 break
             params = {"cursor": result["nextCursor"]}

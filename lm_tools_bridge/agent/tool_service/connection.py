@@ -123,8 +123,8 @@ class Connection:
         raise ToolServiceError(f"there is no method {request.method[:100]}", jsonrpc.METHOD_NOT_FOUND)
 
     def _cancel(self, notification: Notification) -> None:
-        asked = jsonrpc.members_of(notification.params).get("requestId")
-        task = None if asked is None else self._running.get(jsonrpc.bytes_of(asked))
+        request_id = jsonrpc.members_of(notification.params).get("requestId")
+        task = None if request_id is None else self._running.get(jsonrpc.bytes_of(request_id))
         if task is not None:
             task.cancel()
 

@@ -17,8 +17,8 @@ def result_of(returned: Any) -> CallToolResult:
         return _completed(returned)
     if isinstance(returned, str):
         return {"content": [text_block(returned)]}
-    if isinstance(returned, Sequence) and returned and all(_is_block(one) for one in returned):
-        return {"content": [dict(one) for one in returned]}
+    if isinstance(returned, Sequence) and returned and all(_is_block(block) for block in returned):
+        return {"content": [dict(block) for block in returned]}
     if returned is None:
         return {"content": []}
     return {"content": [text_block(msgspec.json.encode(returned).decode())]}
@@ -36,7 +36,7 @@ def text_block(text: str) -> dict[str, Any]:
 
 def _completed(result: Mapping[str, Any]) -> CallToolResult:
     """A result whose `isError` is there only where it is true."""
-    whole = {**result, "content": [dict(one) for one in result["content"] if isinstance(one, Mapping)]}
+    whole = {**result, "content": [dict(block) for block in result["content"] if isinstance(block, Mapping)]}
     if whole.get("isError") is not True:
         whole.pop("isError", None)
     return whole

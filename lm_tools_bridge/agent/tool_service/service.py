@@ -79,7 +79,7 @@ class ToolService:
 
     def list_tools(self) -> list[dict[str, Any]]:
         """The definitions of all tools."""
-        return [dict(one.definition) for one in self._tools.values()]
+        return [dict(tool.definition) for tool in self._tools.values()]
 
     async def execute_tool(self, name: str, params: Mapping[str, Any] | None = None) -> CallToolResult:
         """Check the arguments and run a tool. Its failures are results with `isError`.

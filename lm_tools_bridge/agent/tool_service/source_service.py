@@ -38,8 +38,8 @@ class SourceService:
         """
         if cursor_of(request) is not None:
             raise invalid_cursor()
-        listed = [tool for tool in await self._source.list_tools() if self._may_use(tool)]
-        self._names, self._was_listed = frozenset(tool.name for tool in listed), True
+        tools = [tool for tool in await self._source.list_tools() if self._may_use(tool)]
+        self._names, self._was_listed = frozenset(tool.name for tool in tools), True
         return {
             "tools": [
                 {
@@ -48,7 +48,7 @@ class SourceService:
                     "inputSchema": tool.input_schema,
                     **({"annotations": tool.annotations} if tool.annotations else {}),
                 }
-                for tool in listed
+                for tool in tools
             ]
         }
 

@@ -117,8 +117,8 @@ def _content(message: AssistantMessage) -> list[dict[str, Any]]:
 
 def _result(result: Result) -> dict[str, Any]:
     pictures = [
-        {"type": "image", "source": {"type": "base64", "media_type": one.kind, "data": one.data}}
-        for one in pictures_of(result, _PICTURES)
+        {"type": "image", "source": {"type": "base64", "media_type": picture.kind, "data": picture.data}}
+        for picture in pictures_of(result, _PICTURES)
     ]
     text = [{"type": "text", "text": result.text}] if result.text.strip() else []
     return {

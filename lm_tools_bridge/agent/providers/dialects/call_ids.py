@@ -25,9 +25,9 @@ class CallIds:
         self._taken = {call.id for reply in replies for call in reply.calls}
         self._made = 0
 
-    def give(self, wanted: str | None) -> str:
+    def give(self, preferred_id: str | None) -> str:
         """The id of a new call: the provider's own, or one made if there is none or it came twice."""
-        name = wanted or self._next()
+        name = preferred_id or self._next()
         while name in self._taken:
             name = self._next()
         self._taken.add(name)

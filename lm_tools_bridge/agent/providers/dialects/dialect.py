@@ -89,7 +89,7 @@ def arguments_text(arguments: Mapping[str, Any] | None) -> str:
 
 def system_text(messages: Iterable[Message]) -> str:
     """The system prompt, for servers that take it apart from the messages."""
-    return "\n\n".join(one.text for one in messages if isinstance(one, SystemMessage))
+    return "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
 
 
 def with_joined_results(

@@ -71,7 +71,9 @@ class GeminiContent:
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """See `Dialect`."""
         body: dict[str, Any] = {}
-        system = [{"text": one.text} for one in request.messages if isinstance(one, SystemMessage)]
+        system = [
+            {"text": message.text} for message in request.messages if isinstance(message, SystemMessage)
+        ]
         if system:
             body["system_instruction"] = {"parts": system}
         signs = _UNSIGNED.match(request.model.removeprefix("models/")) is None
@@ -135,13 +137,13 @@ def _kept(call: Call) -> dict[str, Any]:
 
 
 def _call(call: Call) -> dict[str, Any]:
-    kept = _kept(call)
+    stored_fields = _kept(call)
     function = {"name": call.name, "args": call.arguments or {}}
-    if "id" in kept:
-        function["id"] = kept["id"]
+    if "id" in stored_fields:
+        function["id"] = stored_fields["id"]
     part: dict[str, Any] = {"functionCall": function}
-    if "thoughtSignature" in kept:
-        part["thoughtSignature"] = kept["thoughtSignature"]
+    if "thoughtSignature" in stored_fields:
+        part["thoughtSignature"] = stored_fields["thoughtSignature"]
     return part
 
 
@@ -151,7 +153,9 @@ def _result(result: Result, own_ids: Mapping[str, str], kinds: Collection[str]) 
     if result.call_id in own_ids:
         function["id"] = own_ids[result.call_id]
     if pictures := list(pictures_of(result, kinds)):
-        function["parts"] = [{"inlineData": {"mimeType": one.kind, "data": one.data}} for one in pictures]
+        function["parts"] = [
+            {"inlineData": {"mimeType": picture.kind, "data": picture.data}} for picture in pictures
+        ]
     return {"functionResponse": function}
 
 
@@ -221,8 +225,8 @@ class _Reader:
         if (function := part.function_call) is not None:
             self._has_calls = True
             arguments, problem = read_arguments(function.args)
-            kept = {"id": function.id, "thoughtSignature": part.thought_signature}
-            data = {name: value for name, value in kept.items() if value is not None}
+            fields = {"id": function.id, "thoughtSignature": part.thought_signature}
+            data = {name: value for name, value in fields.items() if value is not None}
             call = Call(
                 self._ids.give(function.id),
                 function.name,

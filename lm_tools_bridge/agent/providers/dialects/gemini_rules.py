@@ -30,7 +30,7 @@ def merge(node: Node, part: Node) -> None:
         if name == "properties" and isinstance(mine, Mapping) and isinstance(value, Mapping):
             node[name] = {**value, **mine}
         elif name == "required" and isinstance(mine, list) and isinstance(value, list):
-            node[name] = [*mine, *(one for one in value if one not in mine)]
+            node[name] = [*mine, *(item for item in value if item not in mine)]
         else:
             node.setdefault(name, value)
 
@@ -66,15 +66,15 @@ def _types_to_any_of(node: Node) -> str | None:
     types = node.get("type")
     if not isinstance(types, list):
         return None
-    others = [one for one in types if one in _TYPES]
+    known_types = [type_name for type_name in types if type_name in _TYPES]
     if "null" in types:
         node["nullable"] = True
-    if len(others) == 1:
-        node["type"] = others[0]
+    if len(known_types) == 1:
+        node["type"] = known_types[0]
     else:
         del node["type"]
-        if others:
-            node.setdefault("anyOf", [{"type": one} for one in others])
+        if known_types:
+            node.setdefault("anyOf", [{"type": type_name} for type_name in known_types])
     return "the list of types was rewritten"
 
 
@@ -85,7 +85,7 @@ def _null_to_nullable(node: Node) -> str | None:
         changed = "null became nullable"
     alternatives = node.get("anyOf")
     if alternatives is not None and _NULL in alternatives:
-        node["anyOf"] = [one for one in alternatives if one != _NULL]
+        node["anyOf"] = [alternative for alternative in alternatives if alternative != _NULL]
         node["nullable"] = True
         changed = "null became nullable"
     return changed
@@ -105,7 +105,10 @@ def _single_alternative(node: Node) -> str | None:
 
 
 def _refers(alternatives: list[Any]) -> bool:
-    return any(isinstance(one, Mapping) and ("$ref" in one or "allOf" in one) for one in alternatives)
+    return any(
+        isinstance(alternative, Mapping) and ("$ref" in alternative or "allOf" in alternative)
+        for alternative in alternatives
+    )
 
 
 def _members_into_alternatives(node: Node) -> str | None:
@@ -119,8 +122,10 @@ def _members_into_alternatives(node: Node) -> str | None:
         name: value for name, value in beside.items() if name in KEPT and name not in {"title", "default"}
     }
     node["anyOf"] = [
-        {**restricting, **one} if isinstance(one, Mapping) and "$ref" not in one else one
-        for one in node["anyOf"]
+        {**restricting, **alternative}
+        if isinstance(alternative, Mapping) and "$ref" not in alternative
+        else alternative
+        for alternative in node["anyOf"]
     ]
     return "what stands beside anyOf moved into the alternatives"
 
@@ -130,20 +135,20 @@ def _enum_of_texts(node: Node) -> str | None:
     values = node.get("enum")
     if values is None:
         return None
-    if values and all(isinstance(one, str) for one in values):
+    if values and all(isinstance(value, str) for value in values):
         node["type"] = "string"
         return None
     del node["enum"]
     if None in values:
         node["nullable"] = True
-    rest = [one for one in values if one is not None]
-    if rest and all(isinstance(one, str) for one in rest):
-        node.update(type="string", enum=rest)
+    values_left = [value for value in values if value is not None]
+    if values_left and all(isinstance(value, str) for value in values_left):
+        node.update(type="string", enum=values_left)
         return "null became nullable"
-    if rest:
-        node.setdefault("type", _type_of(rest[0]))
-        listed = ", ".join(json.dumps(one, ensure_ascii=False) for one in rest)
-        node["description"] = f"{node.get('description', '')} One of: {listed}.".strip()
+    if values_left:
+        node.setdefault("type", _type_of(values_left[0]))
+        value_list = ", ".join(json.dumps(value, ensure_ascii=False) for value in values_left)
+        node["description"] = f"{node.get('description', '')} One of: {value_list}.".strip()
     return "the values of enum moved into the description"
 
 
@@ -207,11 +212,11 @@ def _known_required(node: Node) -> str | None:
         return None
     properties = node.get("properties")
     names = node["required"]
-    known = [name for name in names if isinstance(name, str) and name in (properties or {})]
-    if known == node["required"] and known:
+    required_names = [name for name in names if isinstance(name, str) and name in (properties or {})]
+    if required_names == node["required"] and required_names:
         return None
-    if known:
-        node["required"] = known
+    if required_names:
+        node["required"] = required_names
     else:
         del node["required"]
     return None if not names else "required names only members that exist"

@@ -19,10 +19,10 @@ _MOST_PARTS: Final = 2000
 def converted(schema: Mapping[str, Any]) -> Converted:
     """The schema for Gemini; None for an object without members, whose schema Gemini wants left out."""
     conversion = _Conversion(schema)
-    found = conversion.part(schema or {"type": "object"}, "", ())
-    if found.get("type") == "object" and not found.get("properties"):
+    root = conversion.part(schema or {"type": "object"}, "", ())
+    if root.get("type") == "object" and not root.get("properties"):
         return Converted(None, tuple(conversion.changes))
-    return Converted(found, tuple(conversion.changes))
+    return Converted(root, tuple(conversion.changes))
 
 
 class _Conversion:

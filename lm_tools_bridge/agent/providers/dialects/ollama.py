@@ -69,8 +69,8 @@ class OllamaChat:
         """See `Dialect`. The member's name begins with the architecture of the model."""
         info = document.get("model_info") if isinstance(document, dict) else None
         for name, value in info.items() if isinstance(info, dict) else ():
-            if name.endswith(".context_length") and (found := number(value)):
-                return found
+            if name.endswith(".context_length") and (length := number(value)):
+                return length
         return None
 
 
@@ -130,7 +130,7 @@ class _Reader:
                 events.append(ThinkingPart(message.thinking))
             if message.content:
                 events.append(TextPart(message.content))
-            events += [CallPart(self._call(one)) for one in message.tool_calls or ()]
+            events += [CallPart(self._call(call)) for call in message.tool_calls or ()]
         return events
 
     def _call(self, call: _ToolCall) -> Call:

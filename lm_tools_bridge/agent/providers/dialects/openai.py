@@ -100,8 +100,8 @@ class OpenAiChat:
             if isinstance(entry, dict) and entry.get("id") == model:
                 meta = entry.get("meta")
                 places = {**(meta if isinstance(meta, dict) else {}), **entry}
-                found = [number(places.get(name)) for name in (*_WINDOW_MEMBERS, "n_ctx")]
-                return next((one for one in found if one), None)
+                numbers = [number(places.get(name)) for name in (*_WINDOW_MEMBERS, "n_ctx")]
+                return next((size for size in numbers if size), None)
         return None
 
     def _message(self, message: Message) -> dict[str, Any]:
@@ -271,9 +271,9 @@ class _Reader:
         if delta.index is None and not (delta.function and delta.function.name) and self._calls:
             return self._calls[-1]
         if delta.index is not None:
-            for one in reversed(self._calls):
-                if one.continues(delta):
-                    return one
+            for call in reversed(self._calls):
+                if call.continues(delta):
+                    return call
         self._calls.append(_OpenCall(delta.index, delta.id))
         return self._calls[-1]
 
@@ -299,7 +299,7 @@ def _content(content: Any) -> Iterator[ModelEvent]:
             yield TextPart(part["text"])
         elif isinstance(part, dict) and isinstance(thoughts := part.get("thinking"), list):
             yield from (
-                ThinkingPart(one["text"])
-                for one in thoughts
-                if isinstance(one, dict) and isinstance(one.get("text"), str)
+                ThinkingPart(thought["text"])
+                for thought in thoughts
+                if isinstance(thought, dict) and isinstance(thought.get("text"), str)
             )

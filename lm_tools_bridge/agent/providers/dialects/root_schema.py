@@ -19,8 +19,8 @@ def plain_root(schema: Mapping[str, Any]) -> Converted:
 
     A member is required if the root, a part of `allOf`, or every alternative requires it.
     """
-    found = [name for name in _REFUSED if name in schema]
-    if not schema or (not found and schema.get("type") == "object"):
+    refused_keys = [name for name in _REFUSED if name in schema]
+    if not schema or (not refused_keys and schema.get("type") == "object"):
         return Converted(schema)
     root = {name: value for name, value in schema.items() if name not in _REFUSED}
     properties, required = dict(_properties(schema)), set(_required(schema))
@@ -35,14 +35,22 @@ def plain_root(schema: Mapping[str, Any]) -> Converted:
     root |= {"type": "object", "properties": properties}
     if required or "required" in schema:
         root["required"] = [name for name in properties if name in required]
-    text = f"{', '.join(found)} of the root became members" if found else "the root became an object"
+    text = (
+        f"{', '.join(refused_keys)} of the root became members"
+        if refused_keys
+        else "the root became an object"
+    )
     return Converted(root, (Change("", RULE, text),))
 
 
 def with_plain_root(tool: Tool) -> Tool:
     """The tool with such a schema."""
-    found = plain_root(tool.input_schema)
-    return replace(tool, input_schema=found.schema) if found.changes and found.schema is not None else tool
+    converted = plain_root(tool.input_schema)
+    return (
+        replace(tool, input_schema=converted.schema)
+        if converted.changes and converted.schema is not None
+        else tool
+    )
 
 
 def _parts(schema: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
@@ -54,10 +62,10 @@ def _parts(schema: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _properties(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = part.get("properties")
-    return found if isinstance(found, Mapping) else {}
+    properties = part.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _required(part: Mapping[str, Any]) -> list[str]:
-    found = part.get("required")
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    names = part.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

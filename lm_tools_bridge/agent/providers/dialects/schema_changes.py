@@ -32,13 +32,13 @@ def referred(root: Mapping[str, Any], reference: object) -> Any:
     """What a reference into the same schema (`#/$defs/x`) refers to; None for any other and a wrong one."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
-    found: Any = root
+    target: Any = root
     for part in reference[1:].split("/")[1:]:
         name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and name in found:
-            found = found[name]
-        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
+        if isinstance(target, Mapping) and name in target:
+            target = target[name]
+        elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+            target = target[int(name)]
         else:
             return None
-    return found
+    return target

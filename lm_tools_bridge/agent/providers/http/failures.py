@@ -111,19 +111,21 @@ class Failures:
         reason = error_reason(body)
         if status == 401 or _WRONG_KEY in reason or (status == 400 and "API key not valid" in reason):
             return self.of(f"the key was refused ({status})", self.key_hint)
-        said = f"{status}: {reason}" if reason else f"{status}"
+        status_text = f"{status}: {reason}" if reason else f"{status}"
         if status == 403:
-            return self.of(f"the access was refused ({said})", self.key_hint)
+            return self.of(f"the access was refused ({status_text})", self.key_hint)
         if status == 404:
-            return self.of(f"model {self.model} was not found ({said})", self._find_model)
+            return self.of(f"model {self.model} was not found ({status_text})", self._find_model)
         if status == 429:
             wait = f"wait {wait_s:g} s, then try again" if wait_s else "wait, then try again"
             step = "check the account with the provider" if out_of_credit(body) else wait
-            return self.of(f"too many requests ({said})", step)
+            return self.of(f"too many requests ({status_text})", step)
         if status >= 500:
-            return self.of(f"the server failed ({said})", "try again later, or look into the server's log")
+            return self.of(
+                f"the server failed ({status_text})", "try again later, or look into the server's log"
+            )
         return self.of(
-            f"the request was refused ({said})", "choose another model, or start afresh with /clear"
+            f"the request was refused ({status_text})", "choose another model, or start afresh with /clear"
         )
 
     @property
@@ -191,7 +193,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 def _json(body: bytes) -> Any:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return found[0] if isinstance(found, list) and found else found
+    return document[0] if isinstance(document, list) and document else document

@@ -28,24 +28,24 @@ class Documents:
                 return [event.data for event in self._events.feed(chunk)]
             except EventTooLarge:
                 raise _too_large() from None
-        found: list[bytes] = []
+        documents: list[bytes] = []
         if self._form == "lines" and b"\n" in chunk:
             *lines, chunk = b"".join([*self._partial, chunk]).split(b"\n")
             self._partial, self._size = [], 0
-            found = [line for line in lines if line.strip()]
+            documents = [line for line in lines if line.strip()]
         self._partial.append(chunk)
         self._size += len(chunk)
         if self._size > LARGEST:
             raise _too_large()
-        return found
+        return documents
 
     def end(self) -> list[bytes]:
         """The last document, if the reply did not end it."""
         if self._form == "sse":
             return [event.data for event in self._events.feed(b"\n\n")]
-        rest = b"".join(self._partial).strip()
+        remainder = b"".join(self._partial).strip()
         self._partial, self._size = [], 0
-        return [rest] if rest or self._form == "whole" else []
+        return [remainder] if remainder or self._form == "whole" else []
 
 
 def _too_large() -> ReplyError:

@@ -137,14 +137,14 @@ class HttpProvider:
 
     async def _with_key(self, model: str) -> tuple[Failures, Key | None]:
         place = self._endpoint
-        found = await self._keys.find(place.key)
-        value = found.key.value if found.key is not None else None
+        lookup = await self._keys.find(place.key)
+        value = lookup.key.value if lookup.key is not None else None
         failures = Failures(self.name, place.kind, place.shown_base, model, place.key_hint, value)
-        if found.key is None and place.needs_key:
-            raise failures.missing_key("; ".join(found.problems))
-        if found.key is not None and not _sendable(found.key.value):
-            raise failures.bad_key(found.key.source_detail)
-        return failures, found.key
+        if lookup.key is None and place.needs_key:
+            raise failures.missing_key("; ".join(lookup.problems))
+        if lookup.key is not None and not _sendable(lookup.key.value):
+            raise failures.bad_key(lookup.key.source_detail)
+        return failures, lookup.key
 
     def _open(self, method: str, path: str, key: Key | None, body: bytes | None) -> Any:
         return self._session.request(

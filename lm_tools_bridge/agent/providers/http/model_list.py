@@ -19,9 +19,11 @@ _MEMBERS: Final[Mapping[str, tuple[str, str]]] = {
 def model_names(kind: str, document: Any) -> tuple[str, ...]:
     """The names of the models that can chat, as the provider orders them; empty if it is no such list."""
     entries, name = _MEMBERS[kind]
-    listed = document.get(entries) if isinstance(document, dict) else None
-    found = [one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)]
-    names = [one[name].removeprefix("models/") for one in found if _chats(one) and _is_name(one.get(name))]
+    values = document.get(entries) if isinstance(document, dict) else None
+    models = [model for model in (values if isinstance(values, list) else ()) if isinstance(model, dict)]
+    names = [
+        model[name].removeprefix("models/") for model in models if _chats(model) and _is_name(model.get(name))
+    ]
     return tuple(dict.fromkeys(names))
 
 

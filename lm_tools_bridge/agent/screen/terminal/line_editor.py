@@ -67,7 +67,7 @@ class LineEditor:
         prompt = FormattedText([(_TOOLBAR_STYLE, f"{printable(state)}\n"), ("bold", "> ")])
         with patch_stdout(raw=True):
             text = await self._session.prompt_async(prompt, prompt_continuation="  ", handle_sigint=False)
-        return _MARK.sub(lambda found: self._pastes.get(int(found[1]), found[0]), text)
+        return _MARK.sub(lambda match: self._pastes.get(int(match[1]), match[0]), text)
 
     def interrupt(self) -> bool:
         """Let the `line` that waits raise KeyboardInterrupt; returns whether one waits."""

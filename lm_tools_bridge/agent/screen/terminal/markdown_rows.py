@@ -24,7 +24,7 @@ def rows_of_block(markdown: str, columns: int) -> list[str]:
 
 
 def _text(row: Sequence[Segment]) -> str:
-    return "".join(one.text for one in row)
+    return "".join(segment.text for segment in row)
 
 
 def _rows(what: Any, columns: int) -> list[list[Segment]]:
@@ -38,7 +38,7 @@ def _escaped(rows: Sequence[Sequence[Segment]]) -> list[str]:
 
     console = _console()
     with console.capture() as captured:
-        console.print(Segments([one for row in rows for one in (*row, Segment.line())]), end="")
+        console.print(Segments([segment for row in rows for segment in (*row, Segment.line())]), end="")
     return captured.get().split("\n")[:-1]
 
 
@@ -78,8 +78,8 @@ def _markdown() -> Callable[[str], Markdown]:
     empty = OurMarkdown("", hyperlinks=False)
 
     def parsed(markup: str) -> Markdown:
-        found = copy(empty)
-        found.markup, found.parsed = markup, parser.parse(markup)
-        return found
+        document = copy(empty)
+        document.markup, document.parsed = markup, parser.parse(markup)
+        return document
 
     return parsed

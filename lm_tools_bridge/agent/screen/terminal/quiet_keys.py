@@ -40,12 +40,12 @@ class QuietKeys:
     def _quiet(self, before: list[Any]) -> None:
         import termios
 
-        wanted = list(before)
-        wanted[3] &= ~termios.ECHO
-        self._set(wanted)
+        attributes = list(before)
+        attributes[3] &= ~termios.ECHO
+        self._set(attributes)
 
-    def _set(self, wanted: list[Any]) -> None:
+    def _set(self, attributes: list[Any]) -> None:
         import termios
 
         with suppress(termios.error, OSError):  # the terminal may be gone
-            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, wanted)
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, attributes)

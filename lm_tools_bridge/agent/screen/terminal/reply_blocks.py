@@ -54,11 +54,11 @@ class ReplyBlocks:
 
     def feed(self, text: str) -> Iterator[Part]:
         """The parts that a piece of the reply gives."""
-        first, *others = text.split("\n")
+        first, *later_lines = text.split("\n")
         yield from self._add(first)
-        for other in others:
+        for line in later_lines:
             yield from self._end_line()
-            yield from self._add(other)
+            yield from self._add(line)
 
     def end(self) -> Iterator[Part]:
         """The rest of the reply."""

@@ -44,8 +44,8 @@ class ReplyBox:
     def feed(self, text: str) -> str:
         """What to print for a piece of the reply."""
         printed = [] if self._total else [self._begin()]
-        known = boxes.shown(text.translate(_INVISIBLE))
-        printed.extend(piece for part in self._blocks.feed(known) for piece in self._drawn(part))
+        visible = boxes.shown(text.translate(_INVISIBLE))
+        printed.extend(piece for part in self._blocks.feed(visible) for piece in self._drawn(part))
         return "".join(printed)
 
     def end(self) -> str:
@@ -80,15 +80,15 @@ class ReplyBox:
         for at, line in enumerate(text.split("\n")):
             if at:
                 yield self._close_row()
-            rest = line
-            while rest:
+            remainder = line
+            while remainder:
                 if not self._rows or self._used < 0:
                     yield self._open_row()
-                head = boxes.cut(rest, self._inner - self._used)
+                head = boxes.cut(remainder, self._inner - self._used)
                 yield head
                 self._used += cell_len(head)
-                rest = rest[len(head) :]
-                if rest:
+                remainder = remainder[len(head) :]
+                if remainder:
                     yield self._close_row()
 
     def _open_row(self) -> str:

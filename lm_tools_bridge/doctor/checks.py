@@ -67,10 +67,10 @@ def _configuration(situation: Situation) -> Iterator[Finding]:
 def _folders(situation: Situation) -> Iterator[Finding]:
     paths = situation.paths
     private = {"state": paths.state_dir, "runtime": paths.runtime_dir, "control": paths.control_socket.parent}
-    seen: set[Path] = set()
+    checked: set[Path] = set()
     for name, folder in {"config": paths.config_dir, **private}.items():
-        if folder not in seen:
-            seen.add(folder)
+        if folder not in checked:
+            checked.add(folder)
             yield _folder(f"{name} folder", folder, private=name in private)
     for name in BASE_FOLDERS:
         used, here = paths.base_folders.get(name), os.environ.get(name, "")
@@ -183,16 +183,16 @@ def _port(situation: Situation) -> Iterator[Finding]:
             yield Finding(Level.WARN, "port", text, _port_cure(situation.paths))
         else:
             yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
-    elif (taken := _taken("127.0.0.1", port)) is None:
+    elif (holder_of_port := _taken("127.0.0.1", port)) is None:
         yield Finding(Level.OK, "port", f"127.0.0.1:{port} is free")
-    elif taken.kind == "listener" and (holder := manager_on(port) or extension_on(port)) is not None:
+    elif holder_of_port.kind == "listener" and (holder := manager_on(port) or extension_on(port)) is not None:
         who, hint = holder
         yield Finding(Level.FAIL, "port", f"127.0.0.1:{port} is taken by {who}", hint)
-    elif taken.kind == "listener":
+    elif holder_of_port.kind == "listener":
         hint = "end that program, or set another http_port in config.toml"
-        yield Finding(Level.FAIL, "port", str(taken), hint)
+        yield Finding(Level.FAIL, "port", str(holder_of_port), hint)
     else:
-        yield Finding(Level.WARN, "port", str(taken), "the manager waits up to 75 s for it")
+        yield Finding(Level.WARN, "port", str(holder_of_port), "the manager waits up to 75 s for it")
     if isinstance(settings, Settings) and settings.http_port == port:
         yield from _ephemeral(port)
 
@@ -214,9 +214,9 @@ def _ephemeral(port: int) -> Iterator[Finding]:
         yield Finding(Level.OK, "ephemeral ports", text, hint)
 
 
-def _is_listed(port: int, listed: str) -> bool:
+def _is_listed(port: int, ranges: str) -> bool:
     """Whether a port is in a kernel list such as `8080,9000-9010`."""
-    for part in filter(None, listed.strip().split(",")):
+    for part in filter(None, ranges.strip().split(",")):
         first, _, last = part.partition("-")
         if int(first) <= port <= int(last or first):
             return True
@@ -228,19 +228,23 @@ def _other_loopback(situation: Situation) -> Iterator[Finding]:
     if situation.port is None:
         return
     try:
-        taken = _taken("::1", situation.port)
+        holder_of_port = _taken("::1", situation.port)
     except OSError:
         return  # no IPv6 here, so nobody listens
     own = situation.status.get("pid") if situation.status else None
-    if taken is None or taken.kind != "listener" or (taken.pid is not None and taken.pid == own):
+    if (
+        holder_of_port is None
+        or holder_of_port.kind != "listener"
+        or (holder_of_port.pid is not None and holder_of_port.pid == own)
+    ):
         return
     hint = "write 127.0.0.1, not localhost, in every client's configuration, or end that program"
-    yield Finding(Level.WARN, "localhost", str(taken), hint)
+    yield Finding(Level.WARN, "localhost", str(holder_of_port), hint)
 
 
 def _taken(host: str, port: int) -> PortTaken | None:
     """The holder of a port, found by binding it for a moment."""
-    found = asyncio.run(
+    result = asyncio.run(
         bind_fixed(
             host,
             port,
@@ -250,9 +254,9 @@ def _taken(host: str, port: int) -> PortTaken | None:
             on_wait=lambda _: None,
         )
     )
-    if isinstance(found, PortTaken):
-        return found
-    found.close()
+    if isinstance(result, PortTaken):
+        return result
+    result.close()
     return None
 
 
@@ -289,15 +293,15 @@ def _systemd(_: Situation) -> Iterator[Finding]:
         return
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     places = [config / "systemd/user", Path("/etc/systemd/user"), Path("/usr/lib/systemd/user")]
-    found = [name for name in UNITS if any((place / name).exists() for place in places)]
-    if not found:
+    units = [name for name in UNITS if any((place / name).exists() for place in places)]
+    if not units:
         text = "units are not installed (to start the manager at login: lmtb service install)"
         yield Finding(Level.OK, "systemd", text)
         return
-    if len(found) < len(UNITS):
-        text = f"only {found[0]} is installed"
+    if len(units) < len(UNITS):
+        text = f"only {units[0]} is installed"
         yield Finding(Level.WARN, "systemd", text, "install both units: lmtb service install")
-    for name in found:
+    for name in units:
         state = systemctl.state(name) or "installed"
         level, hint = Level.OK, ""
         if state == "failed":

@@ -67,15 +67,19 @@ def clients(situation: Situation) -> Iterator[Finding]:
         text = f"not checked: {problem.message}"
         yield Finding(Level.WARN, "clients", text, "change to another one; then again: lmtb doctor")
         return
-    found = [one for one in _configurations(situation, place, CLIENTS) if one.entries or one.refusals]
-    if not found:
+    configurations = [
+        configuration
+        for configuration in _configurations(situation, place, CLIENTS)
+        if configuration.entries or configuration.refusals
+    ]
+    if not configurations:
         text = "none is configured to use this manager"
         yield Finding(Level.OK, "clients", text, "see what is installed: lmtb client list")
     elif situation.status is None:
-        titles = ", ".join(one.client.title for one in found)
+        titles = ", ".join(configuration.client.title for configuration in configurations)
         text = f"{titles}: only the files are checked, because no manager is running"
         yield Finding(Level.WARN, "clients", text, "lmtb up; then again: lmtb doctor")
-    for _, findings in _played_at_once(situation, place, found):
+    for _, findings in _played_at_once(situation, place, configurations):
         yield from findings
 
 
@@ -110,28 +114,31 @@ def contradictions(situation: Situation) -> Iterator[Finding]:
             yield Finding(Level.OK, "clients", text)
 
 
-def findings_of(situation: Situation, chosen: Iterable[Client]) -> Iterator[tuple[Client, list[Finding]]]:
+def findings_of(situation: Situation, clients: Iterable[Client]) -> Iterator[tuple[Client, list[Finding]]]:
     """Each of these clients, with what it would see in the current folder.
 
     Raises:
         Failure: the current folder cannot be used.
     """
     place = _place(situation)
-    yield from _played_at_once(situation, place, _configurations(situation, place, chosen))
+    yield from _played_at_once(situation, place, _configurations(situation, place, clients))
 
 
 def _configurations(
-    situation: Situation, place: Place, chosen: Iterable[Client]
+    situation: Situation, place: Place, clients: Iterable[Client]
 ) -> list[ClientConfiguration]:
     root = place.root or place.folder
-    return [configuration_of(one, place.machine, root, situation.port) for one in chosen]
+    return [configuration_of(client, place.machine, root, situation.port) for client in clients]
 
 
 def _played_at_once(
-    situation: Situation, place: Place, found: Iterable[ClientConfiguration]
+    situation: Situation, place: Place, configurations: Iterable[ClientConfiguration]
 ) -> Iterator[tuple[Client, list[Finding]]]:
     with ThreadPoolExecutor(max_workers=len(CLIENTS)) as pool:
-        yield from pool.map(lambda one: (one.client, list(_client(situation, place, one))), found)
+        yield from pool.map(
+            lambda configuration: (configuration.client, list(_client(situation, place, configuration))),
+            configurations,
+        )
 
 
 def _place(situation: Situation) -> Place:
@@ -145,77 +152,89 @@ def _place(situation: Situation) -> Place:
     return Place(machine, folder, root)
 
 
-def _client(situation: Situation, place: Place, found: ClientConfiguration) -> Iterator[Finding]:
+def _client(situation: Situation, place: Place, configuration: ClientConfiguration) -> Iterator[Finding]:
     """The findings for one client: one if all is well, else one for each problem."""
-    title, port = found.client.title, situation.port
+    title, port = configuration.client.title, situation.port
     path = place.machine.environ.get("PATH")
-    problems = list(problems_of_files(found))
-    judged = [Judged.of(found.client, one, _wanted(found.client, one, port, path)) for one in found.entries]
-    for entry in judged:
-        problems += problems_of_entry(entry, port, path)
-    if found.entries and not uses_servers(found.client, place.machine, place.root or place.folder):
+    problems = list(problems_of_files(configuration))
+    judged = [
+        Judged.of(configuration.client, entry, _wanted(configuration.client, entry, port, path))
+        for entry in configuration.entries
+    ]
+    for judged_entry in judged:
+        problems += problems_of_entry(judged_entry, port, path)
+    if configuration.entries and not uses_servers(
+        configuration.client, place.machine, place.root or place.folder
+    ):
         text = f"it does not trust {place.folder}, and uses no servers in a folder that it does not trust"
         problems.append(Problem(Level.WARN, text, "start it there, and choose to trust the folder"))
-    usable = [one for one in judged if one.entry.is_ours and not one.entry.is_disabled]
-    usable = [one for one in usable if one.entry.address is None or (port and leads_to(one.entry, port))]
-    said = ""
+    usable = [
+        judged_entry
+        for judged_entry in judged
+        if judged_entry.entry.is_ours
+        and not judged_entry.entry.is_disabled
+        and (judged_entry.entry.address is None or (port and leads_to(judged_entry.entry, port)))
+    ]
+    sentence = ""
     if situation.status is not None and usable:
-        said, more = _played(situation, place, found, usable[0])
+        sentence, more = _played(situation, place, configuration, usable[0])
         problems += more
     for level, text, hint in problems:
         yield Finding(level, title, text, hint)
-    if said:
-        yield Finding(Level.OK, title, said)
+    if sentence:
+        yield Finding(Level.OK, title, sentence)
 
 
-def _of_allowed(found: ClientConfiguration, place: Place) -> ClientConfiguration:
+def _of_allowed(configuration: ClientConfiguration, place: Place) -> ClientConfiguration:
     """Without servers of the project that the user did not allow in Claude Code, which asks about each."""
-    if found.client.id != "claude-code":
-        return found
+    if configuration.client.id != "claude-code":
+        return configuration
     allowed = read_approvals(place.machine.environ, place.machine.home, place.folder).own_servers("")
     others = tuple(
         own
-        for own in found.others
+        for own in configuration.others
         if own.place.scope != "project" or allowed.starts(claude_approvals.FILE, namespace_of(own.name))
     )
-    return replace(found, others=others)
+    return replace(configuration, others=others)
 
 
 def _wanted(client: Client, entry: Configured, port: int | None, path: str | None) -> Entry:
     """The entry that we write today; another program of ours that is there is as good."""
-    wanted = client.entry(Endpoint(port or entry.port or _USUAL_PORT, program()))
+    new_entry = client.entry(Endpoint(port or entry.port or _USUAL_PORT, program()))
     present = program_of(entry)
-    if present is None or "command" not in wanted or shutil.which(present, path=path) is None:
-        return wanted
-    return {**wanted, "command": present}
+    if present is None or "command" not in new_entry or shutil.which(present, path=path) is None:
+        return new_entry
+    return {**new_entry, "command": present}
 
 
 def _played(
-    situation: Situation, place: Place, found: ClientConfiguration, judged: Judged
+    situation: Situation, place: Place, configuration: ClientConfiguration, judged: Judged
 ) -> tuple[str, list[Problem]]:
     """What the client sees, empty if nothing, and its problems."""
     entry = judged.entry
-    introduction = INTRODUCTIONS[found.client.id]
+    introduction = INTRODUCTIONS[configuration.client.id]
     profile = _profiles(situation).of(introduction.name, introduction.version)
     wait_s = _wait_s(entry, profile)
     root = "file://" + quote(os.fsencode(place.folder))
-    address = _address(situation, place, found, entry)
+    address = _address(situation, place, configuration, entry)
     player = PlayedClient(introduction, address, entry.headers, root, PATIENCE_S, profile.reads_all_pages)
     try:
-        seen = player.play()
+        view = player.play()
     except TooLate as reason:
         return "", [too_late(reason, wait_s, _tools(situation, place), place)]
     except Unanswered as reason:
         return "", [Problem(Level.FAIL, f"{entry.where}: {reason}", "look at: lmtb log")]
-    tools = _tools(situation, place) if seen.workspace else Tools()
-    problems = list(late(seen, wait_s, tools, profile, place))
-    problems += twice(seen, _of_allowed(found, place), lambda own: _double_cure(situation.paths, place, own))
-    if seen.workspace is None and place.root is not None and found.client.sends_folder:
+    tools = _tools(situation, place) if view.workspace else Tools()
+    problems = list(late(view, wait_s, tools, profile, place))
+    problems += twice(
+        view, _of_allowed(configuration, place), lambda own: _double_cure(situation.paths, place, own)
+    )
+    if view.workspace is None and place.root is not None and configuration.client.sends_folder:
         text = f"{entry.where}: {place.root} is not found, so it sees the manager's own tools only"
         own = "give the project its own address, /w/ID/mcp (the ID is in: lmtb workspaces)"
         hint = f"{judged.update or own}; or let the model name the folder"
         problems.append(Problem(Level.WARN, text, hint))
-    return summary(seen, tools, place), problems
+    return summary(view, tools, place), problems
 
 
 def _double_cure(paths: Paths, place: Place, own: Configured) -> str:
@@ -238,7 +257,9 @@ def _profiles(situation: Situation) -> ClientProfiles:
     return ClientProfiles(by_client(situation.settings) if isinstance(situation.settings, Settings) else None)
 
 
-def _address(situation: Situation, place: Place, found: ClientConfiguration, entry: Configured) -> str:
+def _address(
+    situation: Situation, place: Place, configuration: ClientConfiguration, entry: Configured
+) -> str:
     """Where the client connects to.
 
     `lmtb connect` sends the folder in which it is started, also for a variable that nobody expanded.
@@ -247,7 +268,7 @@ def _address(situation: Situation, place: Place, found: ClientConfiguration, ent
         return entry.address
     words = entry.entry.get("args")
     words = list(map(str, words)) if isinstance(words, list) else []
-    started_in = place.folder if found.client.sends_folder else place.machine.home
+    started_in = place.folder if configuration.client.sends_folder else place.machine.home
     folder = words[words.index("--cwd") + 1] if "--cwd" in words[:-1] else str(started_in)
     if placeholder_in(folder) is not None:
         folder = str(started_in)
@@ -257,8 +278,8 @@ def _address(situation: Situation, place: Place, found: ClientConfiguration, ent
 def _wait_s(entry: Configured, profile: ClientProfile) -> float:
     """How long the client waits for connecting and the first list."""
     if entry.entry.get("required") is True:
-        given = entry.entry.get("startup_timeout_sec", 30)
-        return float(given) if isinstance(given, int | float) else 30.0
+        seconds = entry.entry.get("startup_timeout_sec", 30)
+        return float(seconds) if isinstance(seconds, int | float) else 30.0
     return profile.first_list_s
 
 

@@ -28,14 +28,14 @@ class Problem(NamedTuple):
     hint: str
 
 
-def problems_of_files(found: ClientConfiguration) -> Iterator[Problem]:
+def problems_of_files(configuration: ClientConfiguration) -> Iterator[Problem]:
     """Files that the client cannot read, and entries that stand in each other's way."""
-    for refusal in found.refusals:
+    for refusal in configuration.refusals:
         yield Problem(Level.FAIL, refusal.message, refusal.next_step)
-    used = [one for one in found.entries if one.is_ours and not one.is_disabled]
-    for one in used[1:]:
-        text = f"it sees every tool twice: {used[0].where} and {one.where} lead to the same manager"
-        yield Problem(Level.WARN, text, f'remove the entry "{one.name}" from {one.where}')
+    used = [entry for entry in configuration.entries if entry.is_ours and not entry.is_disabled]
+    for entry in used[1:]:
+        text = f"it sees every tool twice: {used[0].where} and {entry.where} lead to the same manager"
+        yield Problem(Level.WARN, text, f'remove the entry "{entry.name}" from {entry.where}')
 
 
 class Judged(NamedTuple):
@@ -52,12 +52,12 @@ class Judged(NamedTuple):
     after: Entry
 
     @classmethod
-    def of(cls, client: Client, entry: Configured, wanted: Entry) -> Judged:
+    def of(cls, client: Client, entry: Configured, new_entry: Entry) -> Judged:
         """Judge an entry by the one that we write today. Only our name in files of users is."""
         judged = cls(client, entry, entry.written)
         if not (judged.is_replaced and entry.is_ours):
             return judged
-        return judged._replace(after=upgraded(entry.written, wanted))
+        return judged._replace(after=upgraded(entry.written, new_entry))
 
     @property
     def is_replaced(self) -> bool:
@@ -145,13 +145,13 @@ def program_of(entry: Configured) -> str | None:
     return program if isinstance(program, str) else None
 
 
-def leads_to(one: Configured, port: int) -> bool:
+def leads_to(entry: Configured, port: int) -> bool:
     """Whether an entry leads to an endpoint of the manager on this port, which alone is contacted."""
     try:
-        parts = urlsplit(one.address or "")
+        parts = urlsplit(entry.address or "")
     except ValueError:
         return False
-    return parts.scheme == "http" and is_ours({"url": one.address}) and one.port == port
+    return parts.scheme == "http" and is_ours({"url": entry.address}) and entry.port == port
 
 
 def _codex(judged: Judged) -> Iterator[Problem]:

@@ -116,7 +116,7 @@ class PlayedClient:
         cursor: dict[str, Any] = {}
         for _ in range(MAX_PAGES):
             result = self._request(names.TOOLS_LIST, cursor)
-            yield from (str(one.get("name")) for one in result.get("tools", []))
+            yield from (str(tool.get("name")) for tool in result.get("tools", []))
             if not self.reads_all_pages or not result.get("nextCursor"):
                 return
             cursor = {"cursor": result["nextCursor"]}
@@ -134,8 +134,8 @@ class PlayedClient:
         answer = self._post(message, method)
         if "error" in answer:
             error = answer["error"]
-            said = error.get("message") if isinstance(error, dict) else error
-            raise Unanswered(f"{method} was refused: {said}")
+            error_text = error.get("message") if isinstance(error, dict) else error
+            raise Unanswered(f"{method} was refused: {error_text}")
         result = answer.get("result")
         if not isinstance(result, dict):
             raise Unanswered(f"{method} got no result")
@@ -163,18 +163,18 @@ class PlayedClient:
 
     def _response_to(self, message: Mapping[str, Any], response: http.client.HTTPResponse) -> dict[str, Any]:
         if not (response.getheader("Content-Type") or "").startswith("text/event-stream"):
-            found = json.loads(response.read() or b"{}")
-            return found if isinstance(found, dict) else {}
+            answer = json.loads(response.read() or b"{}")
+            return answer if isinstance(answer, dict) else {}
         decoder = sse.Decoder()
         while line := response.readline():
             for event in decoder.feed(line):
-                heard = json.loads(event.data) if event.data else {}
-                if heard.get("method") == names.ROOTS_LIST:
+                event_data = json.loads(event.data) if event.data else {}
+                if event_data.get("method") == names.ROOTS_LIST:
                     self._gave_roots = True
                     roots = {"roots": [{"uri": self.root}]}
-                    self._post({"jsonrpc": "2.0", "id": heard["id"], "result": roots})
-                elif heard.get("id") == message["id"]:
-                    return dict(heard)
+                    self._post({"jsonrpc": "2.0", "id": event_data["id"], "result": roots})
+                elif event_data.get("id") == message["id"]:
+                    return dict(event_data)
         return {}
 
     def _leave(self) -> None:

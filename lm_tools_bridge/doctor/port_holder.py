@@ -48,7 +48,9 @@ def extension_on(port: int) -> tuple[str, str] | None:
     status = _asked(port, "/mcp/status")
     instances = status.get("instanceDetails")
     if isinstance(instances, list) and "version" in status and not _is_ours(status):
-        folders = [folder for one in instances if isinstance(one, Mapping) for folder in _folders(one)]
+        folders = [
+            folder for window in instances if isinstance(window, Mapping) for folder in _folders(window)
+        ]
         text = f"the manager of the VS Code extension LM Tools Bridge{_of(folders)}"
         return text, _MANAGER
     health = _asked(port, "/mcp/health")
@@ -63,14 +65,14 @@ def _is_ours(status: Mapping[str, Any]) -> bool:
 
 
 def _of(folders: list[str]) -> str:
-    named = ", ".join(dict.fromkeys(folders[:MAX_NAMED]))
-    return f", of the window with {named}" if named else ""
+    names = ", ".join(dict.fromkeys(folders[:MAX_NAMED]))
+    return f", of the window with {names}" if names else ""
 
 
-def _folders(said: Mapping[str, Any]) -> Iterator[str]:
-    listed = said.get("workspaceFolders")
-    for one in listed if isinstance(listed, list) else []:
-        path = one.get("path") if isinstance(one, Mapping) else one
+def _folders(window: Mapping[str, Any]) -> Iterator[str]:
+    folders = window.get("workspaceFolders")
+    for folder in folders if isinstance(folders, list) else []:
+        path = folder.get("path") if isinstance(folder, Mapping) else folder
         if isinstance(path, str) and path.isprintable() and len(path) <= MAX_FOLDER:
             yield path
 
@@ -87,8 +89,8 @@ def _asked(port: int, path: str) -> Mapping[str, Any]:
         connection.request("GET", path, headers={"Accept": "application/json"})
         answer = connection.getresponse()
         body = answer.read(MAX_ANSWER)
-        found = json.loads(body) if answer.status == http.HTTPStatus.OK else {}
-        return found if isinstance(found, dict) else {}
+        document = json.loads(body) if answer.status == http.HTTPStatus.OK else {}
+        return document if isinstance(document, dict) else {}
     except (OSError, http.client.HTTPException, ValueError, RecursionError):
         return {}
     finally:

@@ -44,25 +44,27 @@ class Tools:
 
 def too_late(reason: Unanswered, wait_s: float, tools: Tools, place: Place) -> Problem:
     """The problem of a client that would have given up before its first list."""
-    slow = ", ".join(str(one.get("namespace")) for one in tools.sources if one.get("state") in STARTING)
+    slow = ", ".join(
+        str(source.get("namespace")) for source in tools.sources if source.get("state") in STARTING
+    )
     why = f"; still starting: {slow}" if slow else ""
     text = f"{reason}{why}; it waits {wait_s:g} s"
     return Problem(Level.WARN, text, f"lmtb servers --cwd {shlex.quote(str(place.root or place.folder))}")
 
 
-def late(seen: Seen, wait_s: float, tools: Tools, profile: ClientProfile, place: Place) -> Iterator[Problem]:
+def late(view: Seen, wait_s: float, tools: Tools, profile: ClientProfile, place: Place) -> Iterator[Problem]:
     """A list that takes longer than the client waits, and servers whose tools are not in it yet."""
     here = shlex.quote(str(place.root or place.folder))
-    if seen.seconds > wait_s * _TOLERANCE:
-        text = f"its first list took {seen.seconds:.1f} s, but it waits for {wait_s:g} s only"
+    if view.seconds > wait_s * _TOLERANCE:
+        text = f"its first list took {view.seconds:.1f} s, but it waits for {wait_s:g} s only"
         yield Problem(Level.WARN, text, f"start the project's server first: lmtb tools --cwd {here}")
-    shown = {_prefix(name) for name in seen.tools}
+    prefixes = {_prefix(name) for name in view.tools}
     after = "they follow as a list change"
     if profile.hears_list_changed == "never":
         after = "it never lists again; until then: tool_search and execute_tool"
-    starting = (str(one.get("namespace")) for one in tools.sources if one.get("state") in STARTING)
+    starting = (str(source.get("namespace")) for source in tools.sources if source.get("state") in STARTING)
     for own in starting:
-        if own in shown:
+        if own in prefixes:
             continue
         text = f"the tools of {own} come late: the server is still starting; {after}"
         yield Problem(Level.WARN, text, f"lmtb servers --cwd {here}")
@@ -72,32 +74,34 @@ def _prefix(name: str) -> str:
     return name.partition("__")[0]
 
 
-def twice(seen: Seen, found: ClientConfiguration, cure: Callable[[Configured], str]) -> Iterator[Problem]:
+def twice(
+    view: Seen, configuration: ClientConfiguration, cure: Callable[[Configured], str]
+) -> Iterator[Problem]:
     """Servers that the client has itself, and whose tools it has from us as well.
 
     Args:
         cure: says how the client is kept from starting a server.
     """
-    for own in found.others:
-        count = sum(_prefix(tool) == namespace_of(own.name) for tool in seen.tools)
+    for own in configuration.others:
+        count = sum(_prefix(tool) == namespace_of(own.name) for tool in view.tools)
         if count:
             what = f"{count} tool{'s' * (count > 1)} of {own.name}"
             text = f"it sees {what} twice: it starts this server itself ({own.where})"
             yield Problem(Level.WARN, text, cure(own))
 
 
-def summary(seen: Seen, tools: Tools, place: Place) -> str:
+def summary(view: Seen, tools: Tools, place: Place) -> str:
     """One line: how many tools, whose, in which project."""
-    names_of = ((str(one.get("name")), str(one.get("source"))) for one in tools.tools)
+    names_of = ((str(tool.get("name")), str(tool.get("source"))) for tool in tools.tools)
     # some clients get names with one `_` as separator
     source_of = {spelt: source for name, source in names_of for spelt in (name, name.replace("__", "_", 1))}
-    counts = Counter(_origin(name, source_of) for name in seen.tools)
+    counts = Counter(_origin(name, source_of) for name in view.tools)
     parts = ", ".join(f"{count} {origin}" for origin, count in counts.items())
     where = (
-        "no project" if seen.workspace is None else f"{place.root or seen.workspace}, found by {seen.source}"
+        "no project" if view.workspace is None else f"{place.root or view.workspace}, found by {view.source}"
     )
-    word = "tool" if len(seen.tools) == 1 else "tools"
-    return f"{len(seen.tools)} {word} ({parts or 'none'}) in {seen.seconds:.1f} s; {where}"
+    word = "tool" if len(view.tools) == 1 else "tools"
+    return f"{len(view.tools)} {word} ({parts or 'none'}) in {view.seconds:.1f} s; {where}"
 
 
 def _origin(name: str, source_of: Mapping[str, str]) -> str:

@@ -31,16 +31,16 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
         for finding in all_findings(user_paths(), tell):
             findings.append(finding)
             say(*shown(finding))
-    failed = [one for one in findings if one.level is Level.FAIL]
+    failed = [item for item in findings if item.level is Level.FAIL]
     if as_json:
-        checks = [one.as_json() for one in findings]
+        checks = [item.as_json() for item in findings]
         if failed:
             text = f"{len(failed)} of {len(findings)} checks failed"
             step = "follow the hint of each check whose level is fail"
             raise Failure(text, step, reason="checks_failed", members={"checks": checks})
         print_json({"checks": checks})
     else:
-        warned = sum(1 for one in findings if one.level is Level.WARN)
+        warned = sum(1 for item in findings if item.level is Level.WARN)
         say("", f"{len(findings)} checks: {len(failed)} failed, {warned} with a warning")
     if failed:
         raise SystemExit(exit_codes.FAILED)

@@ -53,15 +53,17 @@ def sources(situation: Situation) -> Iterator[Finding]:
     """Sources of tools that are down or wait for the user, as the running servers last reported."""
     if situation.status is None:
         return
-    servers = [one for one in objects(situation.status, "instanceDetails") if "sources" in one]
-    found = [(server, problem) for server in servers for problem in source_problems(server)]
-    for server, problem in found:
+    servers = [instance for instance in objects(situation.status, "instanceDetails") if "sources" in instance]
+    problems = [(server, problem) for server in servers for problem in source_problems(server)]
+    for server, problem in problems:
         level = Level.FAIL if problem.is_fault else Level.WARN
         text = f"{server.get('workspace')}: {problem.text}"
         yield Finding(level, "sources", text, problem.next_step)
-    if servers and not found:
+    if servers and not problems:
         yield Finding(
-            Level.OK, "sources", _counted([row for one in servers for row in objects(one, "sources")])
+            Level.OK,
+            "sources",
+            _counted([row for instance in servers for row in objects(instance, "sources")]),
         )
 
 
@@ -70,8 +72,8 @@ def _counted(rows: list[Mapping[str, Any]]) -> str:
     if not rows:
         return "the running workspaces have not reported theirs yet; lmtb servers asks them"
     others = [f"{row.get('id')} is {row.get('state')}" for row in rows if row.get("state") not in HEALTHY]
-    shown = ", ".join(others[:_MAX_NAMED]) + (" and others" if len(others) > _MAX_NAMED else "")
-    return f"{len(rows)} in running workspaces, {shown or 'all healthy'}"
+    counts = ", ".join(others[:_MAX_NAMED]) + (" and others" if len(others) > _MAX_NAMED else "")
+    return f"{len(rows)} in running workspaces, {counts or 'all healthy'}"
 
 
 def languages(situation: Situation) -> Iterator[Finding]:
@@ -80,22 +82,22 @@ def languages(situation: Situation) -> Iterator[Finding]:
         return
     for server in objects(situation.status, "instanceDetails")[:_MAX_LOOKED_AT]:
         root = server.get("root")
-        found = (
+        report = (
             answer_of("languages", root, "--no-versions", limit_s=_LOOK_S) if isinstance(root, str) else None
         )
-        rows = objects(found or {}, "servers")
+        rows = objects(report or {}, "servers")
         if not rows:
             continue
-        named = {
+        names = {
             state: [str(row.get("server")) for row in rows if row.get("state") == state]
             for state in ("installed", "missing", "pending_trust")
         }
         here, name = shlex.quote(str(root)), server.get("workspace")
-        if waiting := named["pending_trust"]:
+        if waiting := names["pending_trust"]:
             text = f"{name}: {', '.join(waiting)} would run project code or belong to the project"
             yield Finding(Level.WARN, "languages", text, f"to allow them: lmtb trust {here}")
-        text = f"{name}: {', '.join(named['installed']) or 'no language server'}"
-        missing = f"; not installed: {', '.join(named['missing'])}" if named["missing"] else ""
+        text = f"{name}: {', '.join(names['installed']) or 'no language server'}"
+        missing = f"; not installed: {', '.join(names['missing'])}" if names["missing"] else ""
         yield Finding(Level.OK, "languages", f"{text}{missing} (lmtb languages --cwd {here})")
 
 
@@ -109,10 +111,10 @@ def client_servers(situation: Situation) -> Iterator[Finding]:
     for root, row in roots.items():
         started = _known_to_start(Path(root), situation.paths.state_dir)
         if started:
-            shown = "; ".join(
+            servers = "; ".join(
                 f"{file.client} starts {', '.join(names)} of {file.path}" for file, names in started.items()
             )
-            text = f"{row.get('workspace')} ({root}): {shown}, in addition to the manager"
+            text = f"{row.get('workspace')} ({root}): {servers}, in addition to the manager"
             hint = f"move them into its workspace.toml: lmtb adopt --cwd {shlex.quote(root)}"
             yield Finding(Level.WARN, "client servers", text, hint)
 
@@ -124,9 +126,11 @@ def _known_to_start(root: Path, state_dir: Path) -> dict[ServersFile, list[str]]
     started = {}
     for file, names in ProjectFiles(root, state_dir).started_by_clients().items():
         is_asked = file.path == claude_approvals.FILE
-        known = [name for name in names if not is_asked or allowed.starts(file.path, namespace_of(name))]
-        if known:
-            started[file] = known
+        started_names = [
+            name for name in names if not is_asked or allowed.starts(file.path, namespace_of(name))
+        ]
+        if started_names:
+            started[file] = started_names
     return started
 
 
@@ -134,6 +138,6 @@ def _last_output(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:
     lines = row.get("stderrTail")
     name = row.get("workspace")
     if not isinstance(lines, list):
-        known = isinstance(name, str) and _WORKSPACE_ID.fullmatch(name)
-        lines = tail(paths.logs_dir / f"{name}.log") if known else []
+        is_id = isinstance(name, str) and _WORKSPACE_ID.fullmatch(name)
+        lines = tail(paths.logs_dir / f"{name}.log") if is_id else []
     return tuple(str(line) for line in lines[-_LAST_LINES:])

@@ -45,10 +45,10 @@ def sockets_for(root: Path, environ: Mapping[str, str]) -> Iterator[DiscoverySoc
 def workspace_files(folder: Path) -> list[Path]:
     """The `*.code-workspace` files of a folder, in order of their names. Blocks."""
     try:
-        found = sorted(one for one in folder.iterdir() if one.suffix == ".code-workspace")
+        files = sorted(file for file in folder.iterdir() if file.suffix == ".code-workspace")
     except OSError:
         return []
-    return found[:MAX_FILES]
+    return files[:MAX_FILES]
 
 
 def identity_of(kind: str, path: Path) -> str:
@@ -65,5 +65,5 @@ def _socket(kind: str, path: Path, environ: Mapping[str, str]) -> DiscoverySocke
 
 def _temporary_folder(environ: Mapping[str, str]) -> Path:
     """The temporary folder as Node.js finds it."""
-    named = next((environ[name] for name in ("TMPDIR", "TMP", "TEMP") if environ.get(name)), _DEFAULT)
-    return Path(named)
+    folder = next((environ[name] for name in ("TMPDIR", "TMP", "TEMP") if environ.get(name)), _DEFAULT)
+    return Path(folder)

@@ -119,8 +119,8 @@ class WindowFinder:
 
     def _advertised(self) -> Iterator[int]:
         """The ports that discovery sockets name."""
-        for one in sockets_for(self._root, self._environ):
-            port = self._advertisement(one) if one.path.exists() else None
+        for place in sockets_for(self._root, self._environ):
+            port = self._advertisement(place) if place.path.exists() else None
             if port is not None:
                 yield port
 
@@ -129,15 +129,15 @@ class WindowFinder:
             return None
         with (
             contextlib.suppress(OSError),
-            socket.socket(socket.AF_UNIX) as asked,
-            _closed_after(asked.shutdown, self._answer_s),
+            socket.socket(socket.AF_UNIX) as connection,
+            _closed_after(connection.shutdown, self._answer_s),
         ):
-            asked.settimeout(self._answer_s)
-            asked.connect(os.fspath(place.path))
-            if peer_uid.unix_peer_uid(asked) != os.getuid():
+            connection.settimeout(self._answer_s)
+            connection.connect(os.fspath(place.path))
+            if peer_uid.unix_peer_uid(connection) != os.getuid():
                 return None
-            asked.sendall(windows.discovery_request(place.identity, self._session))
-            line = asked.makefile("rb").readline(MAX_LINE)
+            connection.sendall(windows.discovery_request(place.identity, self._session))
+            line = connection.makefile("rb").readline(MAX_LINE)
             return windows.of_advertisement(line, place.identity)
         return None
 
@@ -147,10 +147,10 @@ def health_of(port: int, answer_s: float = ANSWER_S) -> bytes | None:
     connection = http.client.HTTPConnection(_HERE, port, timeout=answer_s)
     try:
         connection.connect()
-        asked: socket.socket = connection.sock
-        if not peer_uid.is_served_by_us(asked.getsockname(), asked.getpeername()):
+        sock: socket.socket = connection.sock
+        if not peer_uid.is_served_by_us(sock.getsockname(), sock.getpeername()):
             return None
-        with _closed_after(asked.shutdown, answer_s):
+        with _closed_after(sock.shutdown, answer_s):
             connection.request("GET", HEALTH, headers={"Accept": "application/json"})
             answer = connection.getresponse()
             body = answer.read(MAX_HEALTH + 1)

@@ -48,14 +48,14 @@ def arguments(schema: Mapping[str, Any], paths: Sequence[Path] | None) -> dict[s
         schema: the input schema of its tool.
         paths: real paths; None for the whole workspace.
     """
-    asked: dict[str, Any] = {"severities": list(SEVERITIES), "maxResults": MAX_RESULTS}
-    named = [str(path) for path in paths or ()]
-    known = schema.get("properties", {})
-    if "filePaths" in known and 0 < len(named) <= MAX_NAMED:
-        asked["filePaths"] = named
-    elif "filePath" in known and len(named) == 1:
-        asked["filePath"] = named[0]
-    return asked
+    members: dict[str, Any] = {"severities": list(SEVERITIES), "maxResults": MAX_RESULTS}
+    names = [str(path) for path in paths or ()]
+    properties = schema.get("properties", {})
+    if "filePaths" in properties and 0 < len(names) <= MAX_NAMED:
+        members["filePaths"] = names
+    elif "filePath" in properties and len(names) == 1:
+        members["filePath"] = names[0]
+    return members
 
 
 def read(result: msgspec.Raw) -> Mapping[Path, Sequence[Mapping[str, Any]]] | None:
@@ -70,25 +70,25 @@ def read(result: msgspec.Raw) -> Mapping[Path, Sequence[Mapping[str, Any]]] | No
     if answer.is_error:
         return None
     content = answer.structured_content
-    files = {Path(one.absolute_path): list(_diagnostics(one.diagnostics)) for one in content.files}
-    return {path: found for path, found in files.items() if path.is_absolute() and found}
+    files = {Path(file.absolute_path): list(_diagnostics(file.diagnostics)) for file in content.files}
+    return {path: items for path, items in files.items() if path.is_absolute() and items}
 
 
 _TAGS: Final = {"unnecessary": 1, "deprecated": 2}
 
 
 def _diagnostics(items: Sequence[_Item]) -> Iterator[Mapping[str, Any]]:
-    for one in items:
-        if one.severity not in SEVERITIES:
+    for item in items:
+        if item.severity not in SEVERITIES:
             continue
-        places = [one.start_line, one.start_character, one.end_line, one.end_character]
+        places = [item.start_line, item.start_character, item.end_line, item.end_character]
         start_line, start, end_line, end = (max(0, place - 1) for place in places)
         yield {
-            "severity": SEVERITIES.index(one.severity) + 1,
-            "message": one.message,
-            "source": one.source,
-            "code": one.code,
-            "tags": [_TAGS[tag] for tag in one.tags if tag in _TAGS],
+            "severity": SEVERITIES.index(item.severity) + 1,
+            "message": item.message,
+            "source": item.source,
+            "code": item.code,
+            "tags": [_TAGS[tag] for tag in item.tags if tag in _TAGS],
             "range": {
                 "start": {"line": start_line, "character": start},
                 "end": {"line": end_line, "character": end},

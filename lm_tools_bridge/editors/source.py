@@ -112,10 +112,14 @@ class EditorSource(McpSource):
 
     def offerings(self) -> SourceOfferings:
         """Without the resources about its tools: ours say the same under the same addresses."""
-        found = super().offerings()
-        resources = tuple(one for one in found.resources if not one.name.startswith(names.OWN_SCHEME))
-        templates = tuple(one for one in found.templates if not one.name.startswith(names.OWN_SCHEME))
-        return SourceOfferings(found.prompts, resources, templates, found.skills)
+        all_offerings = super().offerings()
+        resources = tuple(
+            entry for entry in all_offerings.resources if not entry.name.startswith(names.OWN_SCHEME)
+        )
+        templates = tuple(
+            entry for entry in all_offerings.templates if not entry.name.startswith(names.OWN_SCHEME)
+        )
+        return SourceOfferings(all_offerings.prompts, resources, templates, all_offerings.skills)
 
     def withdrawn(self, name: str) -> str | None:
         """Why a tool that a window offered is not there now; None for any other name."""
@@ -131,21 +135,23 @@ class EditorSource(McpSource):
         None without a window, or if it does not say. Takes at most `PROBLEMS_S`, and never raises.
         """
         await self.list_tools()
-        tool = next((one for one in self.lists.tools.items or () if one.name == problems.TOOL), None)
+        tool = next(
+            (candidate for candidate in self.lists.tools.items or () if candidate.name == problems.TOOL), None
+        )
         window = self.window
         if window is None or tool is None:
             return None
-        asked = problems.arguments(tool.input_schema, paths)
-        context = CallContext(arguments=jsonrpc.raw(asked))
+        tool_arguments = problems.arguments(tool.input_schema, paths)
+        context = CallContext(arguments=jsonrpc.raw(tool_arguments))
         try:
             async with asyncio.timeout(PROBLEMS_S):
                 outcome = await self.forward_call(problems.TOOL, context)
         except (Unavailable, TimeoutError):
             return None
-        found = problems.read(outcome) if isinstance(outcome, msgspec.Raw) else None
-        if found is None:
+        answer = problems.read(outcome) if isinstance(outcome, msgspec.Raw) else None
+        if answer is None:
             return None
-        real = await asyncio.to_thread(_by_real_path, found)
+        real = await asyncio.to_thread(_by_real_path, answer)
         if window.above == 0 or paths is not None:
             return real
         return {path: items for path, items in real.items() if path.is_relative_to(self._root)}
@@ -172,11 +178,11 @@ class EditorSource(McpSource):
 
     def issues(self) -> Sequence[Issue]:
         """Also tools whose schema the window does not give."""
-        found = list(super().issues()) if self.window is not None else []
+        issues = list(super().issues()) if self.window is not None else []
         for session in self.sessions:
             unread = session.unread_schemas if isinstance(session, WindowSession) else ()
-            found += [_unread(name, self.id) for name in unread]
-        return found
+            issues += [_unread(name, self.id) for name in unread]
+        return issues
 
     def status(self) -> Mapping[str, Any]:
         """Adds the window, and others of the project that are not used."""
@@ -184,7 +190,7 @@ class EditorSource(McpSource):
         return {
             **super().status(),
             "window": None if window is None else window.label,
-            "otherWindows": [one.label for one in self._watch.others],
+            "otherWindows": [other.label for other in self._watch.others],
         }
 
     async def close(self) -> None:
@@ -235,8 +241,8 @@ class EditorSource(McpSource):
         if before is not None:
             self._withdraw()
         self._supervisor = None
-        for known in self.lists.all:
-            known.stale = True
+        for server_list in self.lists.all:
+            server_list.stale = True
         if window is None:
             self.set_state("idle", f"{before.label} has closed" if before is not None else None)
             return
@@ -283,8 +289,8 @@ class EditorSource(McpSource):
             self.set_state(state, error)
 
 
-def _by_real_path(found: Mapping[Path, Sequence[Mapping[str, Any]]]) -> Mapping[Path, Sequence[Any]]:
-    return {Path(os.path.realpath(path)): items for path, items in found.items()}
+def _by_real_path(items_by_path: Mapping[Path, Sequence[Mapping[str, Any]]]) -> Mapping[Path, Sequence[Any]]:
+    return {Path(os.path.realpath(path)): items for path, items in items_by_path.items()}
 
 
 def _label(window: Window | None) -> str:

@@ -84,11 +84,15 @@ def of_health(body: bytes, port: int, root: Path, real_path: RealPath) -> Window
         return None
     if not health.ok or health.port != port:
         return None
-    paths = [one.path for one in health.workspace_folders[:MAX_FOLDERS] if len(one.path) <= MAX_PATH]
+    paths = [
+        folder_entry.path
+        for folder_entry in health.workspace_folders[:MAX_FOLDERS]
+        if len(folder_entry.path) <= MAX_PATH
+    ]
     containing = [folder for folder in map(real_path, paths) if _contains(folder, root)]
     if not containing:
         return None
-    folder = max(containing, key=lambda one: len(one.parts))
+    folder = max(containing, key=lambda folder_entry: len(folder_entry.parts))
     return Window(port, folder, len(root.parts) - len(folder.parts), tuple(health.tool_names))
 
 
@@ -101,26 +105,30 @@ def _contains(folder: Path, root: Path) -> bool:
 def of_advertisement(line: bytes, identity: str) -> int | None:
     """The port that a discovery answer names; None if it is about another window or is no answer."""
     try:
-        said = msgspec.json.decode(line, type=_Advertisement)
+        advertisement = msgspec.json.decode(line, type=_Advertisement)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    is_ours = said.ok and said.protocol_version == _PROTOCOL and said.target_identity == identity
-    is_here = said.host in ("127.0.0.1", "localhost", "::1") and 0 < said.port < 65536
-    return said.port if is_ours and is_here else None
+    is_ours = (
+        advertisement.ok
+        and advertisement.protocol_version == _PROTOCOL
+        and advertisement.target_identity == identity
+    )
+    is_here = advertisement.host in ("127.0.0.1", "localhost", "::1") and 0 < advertisement.port < 65536
+    return advertisement.port if is_ours and is_here else None
 
 
 def discovery_request(identity: str, session: str) -> bytes:
     """The line that asks on a discovery socket; `session` names who asks."""
-    asked: Mapping[str, Any] = {
+    members: Mapping[str, Any] = {
         "op": "discover",
         "protocolVersion": _PROTOCOL,
         "managerSessionId": session,
         "targetIdentity": identity,
     }
-    return msgspec.json.encode(asked) + b"\n"
+    return msgspec.json.encode(members) + b"\n"
 
 
 def in_order(windows: Iterable[Window]) -> Sequence[Window]:
     """Each window once, the most fitting first: its folder is nearest to the project, then its port."""
-    by_port = {one.port: one for one in windows}
-    return sorted(by_port.values(), key=lambda one: (one.above, one.port))
+    by_port = {window.port: window for window in windows}
+    return sorted(by_port.values(), key=lambda window: (window.above, window.port))

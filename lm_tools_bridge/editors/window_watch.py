@@ -88,10 +88,10 @@ class WindowWatch:
     async def _look(self) -> None:
         """Ask the window in use; search if it is gone."""
         try:
-            known, everywhere = self.window, self._everywhere
+            window, everywhere = self.window, self._everywhere
             self._everywhere = False
-            same = None if known is None else await asyncio.to_thread(self._finder.ask, known.port)
-            if same is None or same != known or everywhere:
+            same = None if window is None else await asyncio.to_thread(self._finder.ask, window.port)
+            if same is None or same != window or everywhere:
                 self._take(await asyncio.to_thread(self._finder.find))
             else:
                 self._stays(same)
@@ -99,18 +99,18 @@ class WindowWatch:
             self._looking = None
             self._look_at = self._clock() + (SEARCH_AGAIN_S if self.window is None else AGAIN_S)
 
-    def _stays(self, found: Window) -> None:
+    def _stays(self, window: Window) -> None:
         """The window is there; its user may have switched tools on or off."""
-        before, self.window = self.window, found
-        if before is not None and before.tools != found.tools:
+        before, self.window = self.window, window
+        if before is not None and before.tools != window.tools:
             self._on_tools()
 
     def _take(self, windows: Sequence[Window]) -> None:
         """Use the first of these windows, or the one in use if it is among them."""
         before = self.window
-        same = next((one for one in windows if one == before), None)
+        same = next((candidate for candidate in windows if candidate == before), None)
         window = same or next(iter(windows), None)
-        self.others = tuple(one for one in windows if one is not window)
+        self.others = tuple(candidate for candidate in windows if candidate is not window)
         if same is not None:
             self._stays(same)
         elif window is not None or before is not None:

@@ -119,10 +119,10 @@ class Connection:
 
     async def _failed(self, error: Exception) -> None:
         # that no server is left says less than what each of them failed with
-        said = self.error if isinstance(error, NoServersError) and self.error else worded(error)
-        if said != self._logged:
-            logger().warning("team.unreachable", why=said)
-        self.error = self._logged = said
+        cause = self.error if isinstance(error, NoServersError) and self.error else worded(error)
+        if cause != self._logged:
+            logger().warning("team.unreachable", why=cause)
+        self.error = self._logged = cause
         await self.client.close()
 
     async def _on_error(self, error: Exception) -> None:

@@ -27,19 +27,19 @@ def worded(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate(error)
     if isinstance(error, ssl.SSLError):
-        said = getattr(error, "reason", None) or str(error)  # errors of the handshake alone have a reason
-        return f"TLS fails: {said}; check --cert and --key, and whether the server speaks TLS"[:_MOST]
-    said = (str(error) or type(error).__name__)[:_MOST]
-    if any(one in said.lower() for one in _REFUSED):
+        reason = getattr(error, "reason", None) or str(error)  # errors of the handshake alone have a reason
+        return f"TLS fails: {reason}; check --cert and --key, and whether the server speaks TLS"[:_MOST]
+    reason = (str(error) or type(error).__name__)[:_MOST]
+    if any(phrase in reason.lower() for phrase in _REFUSED):
         return (
             "authorization: the server does not accept the credentials. They may be revoked, expired or of "
             "another server; get new ones from its administrator"
         )
     if is_hangup(error):
-        return f"the server closed the connection ({said}); it may not accept the credentials"
+        return f"the server closed the connection ({reason}); it may not accept the credentials"
     if isinstance(error, TimeoutError):
         return "the server does not answer"
-    return said
+    return reason
 
 
 def is_hangup(error: BaseException) -> bool:

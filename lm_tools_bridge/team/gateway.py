@@ -120,11 +120,13 @@ class Gateway:
         return _json(200, answer)
 
     def _remember(self, of: tuple[str, str], tools: Mapping[str, ListedTool], *, is_first: bool) -> None:
-        known = self._repeatable.setdefault(of, set())
+        repeatable = self._repeatable.setdefault(of, set())
         if is_first:
-            known.clear()
-        known.difference_update(tools)
-        known.update([name for name, tool in tools.items() if tool.may_repeat][: _MOST_TOOLS - len(known)])
+            repeatable.clear()
+        repeatable.difference_update(tools)
+        repeatable.update(
+            [name for name, tool in tools.items() if tool.may_repeat][: _MOST_TOOLS - len(repeatable)]
+        )
         if len(self._repeatable) > _MOST_HOSTS:
             del self._repeatable[next(iter(self._repeatable))]
 

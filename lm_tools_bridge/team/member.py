@@ -167,7 +167,7 @@ class Member:
     async def _publish(self) -> None:
         """Publish the entry of this host as it is now; without offers there is none."""
         held = self.membership
-        offers = tuple(await asyncio.to_thread(lambda: [_entry_of(one) for one in held.offers]))
+        offers = tuple(await asyncio.to_thread(lambda: [_entry_of(own_offer) for own_offer in held.offers]))
         entry = HostEntry(held.name, self._version, held.zone, held.capacity, self._started, offers)
         self.publisher.change(entry if offers else None)
 

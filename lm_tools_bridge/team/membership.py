@@ -89,11 +89,11 @@ class Membership(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     def offer(self, name: str) -> OwnOffer | None:
         """What is offered under a name."""
-        return next((one for one in self.offers if one.name == name), None)
+        return next((offer for offer in self.offers if offer.name == name), None)
 
     def use(self, offer: str) -> Use | None:
         """How an offer is used."""
-        return next((one for one in self.uses if one.offer == offer), None)
+        return next((use for use in self.uses if use.offer == offer), None)
 
 
 class UnreadableMembership(Exception):

@@ -74,7 +74,7 @@ class OwnManager:
         Raises:
             Unusable, aiohttp.ClientError: they cannot be listed.
         """
-        found: dict[str, ListedTool] = {}
+        tools_by_name: dict[str, ListedTool] = {}
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
             params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
@@ -84,11 +84,11 @@ class OwnManager:
             tools = listed_tools(answer)
             if tools is None:
                 raise Unusable(_error_of(answer))
-            found.update(tools)
+            tools_by_name.update(tools)
             cursor = next_cursor(answer)
             if cursor is None:
                 break
-        return found
+        return tools_by_name
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

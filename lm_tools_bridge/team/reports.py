@@ -40,11 +40,11 @@ def status(member: Member) -> dict[str, Any]:
             "ignored": dict(list(view.ignored.items())[:20]),
         },
         "offers": [
-            {"name": one.name, "kind": one.kind, "policy": one.policy, "root": one.root,
-             "include": one.include, "exclude": one.exclude}
-            for one in held.offers
+            {"name": entry.name, "kind": entry.kind, "policy": entry.policy, "root": entry.root,
+             "include": entry.include, "exclude": entry.exclude}
+            for entry in held.offers
         ],
-        "uses": [_use(member, one) for one in held.uses],
+        "uses": [_use(member, entry) for entry in held.uses],
         "callsOfOthers": {"inFlight": gate.in_flight, "capacity": gate.capacity, "draining": gate.is_draining,
                           "answered": dict(member.host_calls.answered)},
         "ownCalls": dict(member.calls.in_flight),
@@ -59,17 +59,17 @@ async def offers(member: Member, pattern: str) -> dict[str, Any]:
     """
     view = member.reader.view
     names = view.names(pattern)
-    found = view.offers(names[:MOST_SHOWN])
+    team_offers = view.offers(names[:MOST_SHOWN])
     alive: Mapping[str, AliveEntry] | None = None
     if member.connection.is_up:
         try:
-            hosts = {one.host.host for offered in found for one in offered.providers}
+            hosts = {entry.host.host for offered in team_offers for entry in offered.providers}
             alive = await member.reader.alive(member.connection.client, hosts)
         except RegistryFault:
             alive = None
     stale = view.stale_for(time.monotonic())
     return {
-        "offers": [_offered(one, alive, member.membership.name) for one in found],
+        "offers": [_offered(entry, alive, member.membership.name) for entry in team_offers],
         "omitted": max(0, len(names) - MOST_SHOWN),
         "staleSeconds": None if stale is None else round(stale, 1),
     }
@@ -88,13 +88,13 @@ async def preview(member: Member, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _use(member: Member, use: Any) -> dict[str, Any]:
-    providers = [one.host.host for one in member.reader.view.providers(use.offer)]
-    accepted = providers if use.hosts is None else [one for one in providers if one in use.hosts]
+    providers = [host.host.host for host in member.reader.view.providers(use.offer)]
+    accepted = providers if use.hosts is None else [host for host in providers if host in use.hosts]
     return {
         "offer": use.offer,
         "namespace": use.namespace,
         "hosts": accepted,
-        "notAccepted": [one for one in providers if one not in accepted],
+        "notAccepted": [host for host in providers if host not in accepted],
     }
 
 
@@ -106,7 +106,7 @@ def _offered(offered: Offered, alive: Mapping[str, AliveEntry] | None, own: str)
         "title": first.title,
         "tools": first.tools,
         "uniform": offered.is_uniform,
-        "hosts": [_host(one, alive, own) for one in offered.providers],
+        "hosts": [_host(provider, alive, own) for provider in offered.providers],
     }
 
 

@@ -26,8 +26,8 @@ def repository_of(root: Path) -> Repository:
     if folder is None:
         return Repository()
     common = folder
-    if (named := _text(folder / "commondir").strip()) != "":
-        common = (folder / named).resolve()
+    if (common_name := _text(folder / "commondir").strip()) != "":
+        common = (folder / common_name).resolve()
     return Repository(_origin(_text(common / "config")), _revision(folder, common))
 
 
@@ -56,8 +56,8 @@ def _origin(config: str) -> str:
     for line in config.splitlines():
         if line.lstrip().startswith("["):
             is_inside = _SECTION.match(line.strip()) is not None
-        elif is_inside and (found := _URL.fullmatch(line)) is not None:
-            return without_credentials(found.group(1))
+        elif is_inside and (match := _URL.fullmatch(line)) is not None:
+            return without_credentials(match.group(1))
     return ""
 
 
@@ -69,8 +69,8 @@ def _revision(folder: Path, common: Path) -> str:
     if ".." in name or name.startswith("/"):
         return ""
     for place in (folder, common):
-        if _COMMIT.fullmatch(found := _text(place / name).strip()):
-            return found
+        if _COMMIT.fullmatch(commit := _text(place / name).strip()):
+            return commit
     packed = (line.split(" ", 1) for line in _text(common / "packed-refs").splitlines())
     return next((words[0] for words in packed if words[1:] == [name] and _COMMIT.fullmatch(words[0])), "")
 

@@ -40,13 +40,13 @@ class Field:
     def prompt(self) -> str:
         """The line in front of the user's answer."""
         about = f" ({self.description})" if self.description else ""
-        choice = "/".join(shown for _, shown in self.options) or ("y/n" if self.kind == "boolean" else "")
-        shown = [
+        choice = "/".join(title for _, title in self.options) or ("y/n" if self.kind == "boolean" else "")
+        parts = [
             f" [{choice}]" if choice else "",
             f" default {_text(self.default)}" if self._has_default else "",
         ]
         optional = "" if self.required or self._has_default else ", optional"
-        return printable(f"{self.title}{about}{''.join(shown)}{optional}: ")
+        return printable(f"{self.title}{about}{''.join(parts)}{optional}: ")
 
     @property
     def _has_default(self) -> bool:
@@ -70,11 +70,11 @@ class Field:
         return _parsed(self.kind, text)
 
     def _option(self, text: str) -> str:
-        for value, shown in self.options:
-            if text.casefold() in (value.casefold(), shown.casefold()):
+        for value, title in self.options:
+            if text.casefold() in (value.casefold(), title.casefold()):
                 return value
         if self.options:
-            raise InvalidLine(f"one of {', '.join(shown for _, shown in self.options)} is expected")
+            raise InvalidLine(f"one of {', '.join(title for _, title in self.options)} is expected")
         return text
 
 
@@ -83,8 +83,12 @@ def fields(schema: Mapping[str, Any]) -> list[Field]:
     required = schema.get("required")
     needed = required if isinstance(required, list) else []
     properties = schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    return [_field(name, one, name in needed) for name, one in known.items() if isinstance(one, Mapping)]
+    members = properties if isinstance(properties, Mapping) else {}
+    return [
+        _field(name, member, name in needed)
+        for name, member in members.items()
+        if isinstance(member, Mapping)
+    ]
 
 
 def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
@@ -105,12 +109,12 @@ def _options(schema: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     """The permitted values with their titles: `enum` with `enumNames`, `oneOf` or `anyOf`."""
     titled = schema.get("oneOf") or schema.get("anyOf")
     if isinstance(titled, list):
-        parts = [one for one in titled if isinstance(one, Mapping) and "const" in one]
-        return [(str(one["const"]), str(one.get("title", one["const"]))) for one in parts]
-    values, shown = schema.get("enum"), schema.get("enumNames")
+        parts = [part for part in titled if isinstance(part, Mapping) and "const" in part]
+        return [(str(part["const"]), str(part.get("title", part["const"]))) for part in parts]
+    values, enum_names = schema.get("enum"), schema.get("enumNames")
     if not isinstance(values, list):
         return []
-    titles = shown if isinstance(shown, list) and len(shown) == len(values) else values
+    titles = enum_names if isinstance(enum_names, list) and len(enum_names) == len(values) else values
     return [(str(value), str(title)) for value, title in zip(values, titles, strict=True)]
 
 

@@ -26,30 +26,30 @@ def line_of(content: bytes, key: str = "", entry: str | None = None) -> int | No
         return None
     start, end = extent
     for name in filter(None, dict.fromkeys((key, key.rpartition(".")[2]))):
-        found = _key(text, name, start, end)
-        if found is not None:
-            return _line(text, found)
+        position = _key(text, name, start, end)
+        if position is not None:
+            return _line(text, position)
     return _line(text, start) if entry is not None else None
 
 
 def _key(text: str, name: str, start: int, end: int) -> int | None:
     word = re.escape(name)
     pattern = f"{_START_OF_KEY}{word}{_END_OF_KEY}|{_HEADER.format(word)}"
-    found = re.compile(pattern, re.MULTILINE).search(text, start, end)
-    return found.end() - 1 if found else None
+    match = re.compile(pattern, re.MULTILINE).search(text, start, end)
+    return match.end() - 1 if match else None
 
 
 def _extent(text: str, entry: str) -> tuple[int, int] | None:
     """Where an entry begins and ends."""
-    named = re.search(rf"namespace[ \t]*=[ \t]*[\"']{re.escape(entry)}[\"']", text)
-    if named is not None:
-        start = text.rfind("[[", 0, named.start())
+    match = re.search(rf"namespace[ \t]*=[ \t]*[\"']{re.escape(entry)}[\"']", text)
+    if match is not None:
+        start = text.rfind("[[", 0, match.start())
     elif numbered := _NUMBERED.fullmatch(entry):
         headers = re.finditer(rf"\[\[[ \t]*{re.escape(numbered[1])}[ \t]*\]\]", text)
-        start = next((one.start() for n, one in enumerate(headers, 1) if n == int(numbered[2])), -1)
+        start = next((header.start() for n, header in enumerate(headers, 1) if n == int(numbered[2])), -1)
     else:
-        found = _key(text, entry, 0, len(text))
-        return None if found is None else (found, len(text))
+        position = _key(text, entry, 0, len(text))
+        return None if position is None else (position, len(text))
     if start < 0:
         return None
     following = re.compile(r"^[ \t]*\[\[", re.MULTILINE).search(text, start + 2)

@@ -13,8 +13,8 @@ _NAME: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?![A-
 
 def named_in(lines: Iterable[str], got: Collection[str]) -> list[str]:
     """The names of variables in what a program wrote, without those that it got; at most `MAX_NAMES`."""
-    named = dict.fromkeys(name for line in lines for name in _NAME.findall(line))
-    return [name for name in named if name not in got][:MAX_NAMES]
+    names = dict.fromkeys(name for line in lines for name in _NAME.findall(line))
+    return [name for name in names if name not in got][:MAX_NAMES]
 
 
 def passing_on(names: Iterable[str], *, as_json: bool = False) -> str:

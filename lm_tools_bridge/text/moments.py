@@ -12,8 +12,8 @@ _LENGTH: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([smhd]?)")
 
 def seconds_of(text: str) -> float | None:
     """The seconds in a text such as `90`, `30s`, `5m`, `2h` or `3d`; None if it is something else."""
-    found = _LENGTH.fullmatch(text.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2]]
+    match = _LENGTH.fullmatch(text.strip())
+    return None if match is None else float(match[1]) * _UNITS[match[2]]
 
 
 def moment_of(text: str, now_s: float) -> int | None:

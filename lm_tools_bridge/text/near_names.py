@@ -11,16 +11,16 @@ _MOST: Final = 2000
 """Known names that are compared."""
 
 
-def near(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+def near(name: str, names: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
     """The known names that are most like this one, in any case, best first."""
     from difflib import get_close_matches  # noqa: PLC0415  only who mistypes pays for it
 
-    folded = {one.lower(): one for one in islice(known, _MOST)}
-    found = get_close_matches(name.lower()[:_LONGEST], folded, n=count, cutoff=cutoff)
-    return [folded[one] for one in found]
+    folded = {candidate.lower(): candidate for candidate in islice(names, _MOST)}
+    matches = get_close_matches(name.lower()[:_LONGEST], folded, n=count, cutoff=cutoff)
+    return [folded[candidate] for candidate in matches]
 
 
-def did_you_mean(name: str, known: Iterable[str], *, count: int = 1) -> str:
+def did_you_mean(name: str, names: Iterable[str], *, count: int = 1) -> str:
     """The end of a message about an unknown name: the nearest known ones, if there are any."""
-    found = near(name, known, count=count)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    matches = near(name, names, count=count)
+    return f"; did you mean {' or '.join(matches)}?" if matches else ""

@@ -23,10 +23,13 @@ def printable(text: object, *, lines: bool = False, width: int = 0) -> str:
     excess = len(text) - width if width else 0
     if excess > 0:
         text = text[:width]
-    kept = "\n\t" if lines else ""
+    kept_characters = "\n\t" if lines else ""
     looked_at = text.replace("\n", "").replace("\t", "") if lines else text
     if not (looked_at.isascii() and looked_at.isprintable()):
-        text = "".join(one if _shows(one) or one in kept else _escape(one) for one in text)
+        text = "".join(
+            character if _shows(character) or character in kept_characters else _escape(character)
+            for character in text
+        )
     return f"{text} … ({excess} more characters)" if excess > 0 else text
 
 
@@ -39,13 +42,13 @@ def printable_lines(text: object, *, most: int, width: int) -> list[str]:
         width: characters that are kept of each line.
     """
     lines = str(text).split("\n")
-    shown = [printable(line, width=width) for line in lines[:most]]
-    return shown if len(lines) <= most else [*shown, f"… ({len(lines) - most} more lines)"]
+    visible = [printable(line, width=width) for line in lines[:most]]
+    return visible if len(lines) <= most else [*visible, f"… ({len(lines) - most} more lines)"]
 
 
-def _shows(one: str) -> bool:
-    return one.isprintable() and one not in _BLANK and not "\ufe00" <= one <= "\ufe0f"
+def _shows(character: str) -> bool:
+    return character.isprintable() and character not in _BLANK and not "\ufe00" <= character <= "\ufe0f"
 
 
-def _escape(one: str) -> str:
-    return one.encode("unicode_escape").decode("ascii")
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -49,8 +49,8 @@ def hide_members(members: Mapping[str, str]) -> None:
 
 def mask(text: str, values: Iterable[str] = ()) -> str:
     """`text` with every hidden value, and with these values, replaced."""
-    found = _values.union(*(_forms(value) for value in values))
-    for value in sorted(found, key=len, reverse=True):  # a secret may begin with another
+    secrets = _values.union(*(_forms(value) for value in values))
+    for value in sorted(secrets, key=len, reverse=True):  # a secret may begin with another
         text = text.replace(value, HIDDEN)
     return text
 

@@ -150,49 +150,49 @@ class Redactor:
         text = _ASSIGNED.sub(self._assigned, text)
         text = _VARIABLE.sub(self._assigned, text)
         text = _KNOWN.sub(lambda _: self._hide(), text)
-        text = _LONE_KEY.sub(lambda found: self._hide() if _is_lone_key(found[0]) else found[0], text)
-        return _WORD.sub(lambda found: self._hide() if looks_random(found[0]) else found[0], text)
+        text = _LONE_KEY.sub(lambda match: self._hide() if _is_lone_key(match[0]) else match[0], text)
+        return _WORD.sub(lambda match: self._hide() if looks_random(match[0]) else match[0], text)
 
     def counted_text(self, text: str) -> tuple[str, int]:
         """The same, and how many values were hidden in it."""
         before = self.hidden
-        shown = self.text(text)
-        return shown, max(self.hidden - before, int(shown != text))
+        visible = self.text(text)
+        return visible, max(self.hidden - before, int(visible != text))
 
-    def _member(self, found: re.Match[str]) -> str:
+    def _member(self, match: re.Match[str]) -> str:
         """A member in a JSON text that is no longer whole, or within another text."""
-        if not self._is_secret(found[1], found[2]) or found[2] == HIDDEN:
-            return found[0]
-        return f'"{found[1]}":"{self._hide()}"'
+        if not self._is_secret(match[1], match[2]) or match[2] == HIDDEN:
+            return match[0]
+        return f'"{match[1]}":"{self._hide()}"'
 
-    def _assigned(self, found: re.Match[str]) -> str:
+    def _assigned(self, match: re.Match[str]) -> str:
         """`PASSWORD=…` and `"token": "…"` within a text."""
-        name, written = found[1], found[3]
+        name, written = match[1], match[3]
         value = written.strip("\"'")
         if not self._is_secret(name, _number(value)) or value.startswith(HIDDEN) or _REFERENCE.match(value):
-            return found[0]
+            return match[0]
         if " " in value and _NAME_ENDS.search(name) is None:
-            return found[0]  # a text about a secret, such as a label
-        return f"{name}{found[2]}{written.replace(value, self._hide())}"
+            return match[0]  # a text about a secret, such as a label
+        return f"{name}{match[2]}{written.replace(value, self._hide())}"
 
-    def _secret_part(self, found: re.Match[str]) -> str:
+    def _secret_part(self, match: re.Match[str]) -> str:
         """A match without its group `secret`."""
-        if found["secret"].startswith(HIDDEN) or _REFERENCE.match(found["secret"]):
-            return found[0]
-        start, end = found.start("secret") - found.start(), found.end("secret") - found.start()
-        return found[0][:start] + self._hide() + found[0][end:]
+        if match["secret"].startswith(HIDDEN) or _REFERENCE.match(match["secret"]):
+            return match[0]
+        start, end = match.start("secret") - match.start(), match.end("secret") - match.start()
+        return match[0][:start] + self._hide() + match[0][end:]
 
-    def _password_part(self, found: re.Match[str]) -> str:
+    def _password_part(self, match: re.Match[str]) -> str:
         """`curl -u user:password`, and not `docker run -u 1000:1000`."""
-        is_group = found["secret"].isdigit() or found["secret"] == found["user"]
-        return found[0] if is_group else self._secret_part(found)
+        is_group = match["secret"].isdigit() or match["secret"] == match["user"]
+        return match[0] if is_group else self._secret_part(match)
 
-    def _option_part(self, found: re.Match[str]) -> str:
+    def _option_part(self, match: re.Match[str]) -> str:
         """`--password x`, and not `--password-file x` or a sentence about the option."""
-        value = found["secret"]
-        if value.startswith("-") or _PROSE.fullmatch(value) or not self._names_secret(found["name"], value):
-            return found[0]
-        return self._secret_part(found)
+        value = match["secret"]
+        if value.startswith("-") or _PROSE.fullmatch(value) or not self._names_secret(match["name"], value):
+            return match[0]
+        return self._secret_part(match)
 
     def _names_secret(self, option: str, value: Any) -> bool:
         """Whether the value of an option is hidden."""
@@ -247,8 +247,8 @@ def looks_random(word: str) -> bool:
         return False
     if re.fullmatch(r"[0-9a-f]+|[0-9A-F]+", word):
         return len(word) >= _SHORTEST_HEX and len(word) not in _NAMES_OF_OBJECTS and not word.isdigit()
-    kinds = [next((kind for kind in _KINDS if kind(one)), None) for one in word]
-    changes = sum(one is not other for one, other in pairwise(kinds))
+    kinds = [next((kind for kind in _KINDS if kind(character)), None) for character in word]
+    changes = sum(before is not after for before, after in pairwise(kinds))
     has_all = all(kind in kinds for kind in _KINDS)
     return has_all and changes >= _LEAST_CHANGES * len(word) and _bits(word) >= _LEAST_BITS
 

@@ -78,6 +78,6 @@ def _bare(text: str) -> str:
 
 
 def _line_of_long_key(text: str) -> int:
-    in_place = _OPAQUE.sub(lambda found: "s" + "\n" * found[0].count("\n"), text)
-    found = _LONG_KEY.search(in_place)
-    return 1 if found is None else in_place.count("\n", 0, found.start()) + 1
+    in_place = _OPAQUE.sub(lambda match: "s" + "\n" * match[0].count("\n"), text)
+    match = _LONG_KEY.search(in_place)
+    return 1 if match is None else in_place.count("\n", 0, match.start()) + 1

@@ -45,9 +45,9 @@ def worktree_at(folder: Path) -> Worktree | None:
         if entry is None or entry.parent.name != "worktrees":
             return None
         root, repository = _real(folder), entry.parent.parent
-        named = _target(entry, _text(entry / "gitdir"))
+        pointer = _target(entry, _text(entry / "gitdir"))
         shared = _target(entry, _text(entry / "commondir"))
-        if named is None or named.name != ".git" or _real(named.parent) != root:
+        if pointer is None or pointer.name != ".git" or _real(pointer.parent) != root:
             return None
         return None if shared is None or _real(shared) != repository else Worktree(root, repository)
     except (OSError, ValueError):
@@ -81,9 +81,9 @@ def copies_in(root: Path) -> Iterator[Path]:
     except (OSError, ValueError):
         return
     for place in entries:
-        named = _target(place, _text(place / "gitdir"))
-        if named is not None and root in _real(named.parent).parents and is_copy(named.parent):
-            yield _real(named.parent)
+        pointer = _target(place, _text(place / "gitdir"))
+        if pointer is not None and root in _real(pointer.parent).parents and is_copy(pointer.parent):
+            yield _real(pointer.parent)
 
 
 def is_tree_of(repository: Path, folder: Path) -> bool:
@@ -124,8 +124,8 @@ def worktrees_of_agents(folder: Path) -> tuple[Path, ...]:
         places = sorted((repository / "worktrees").iterdir())
     except (OSError, ValueError):
         return ()
-    named = (_target(place, _text(place / "gitdir")) for place in places if _is_agents(place))
-    roots = (_real(each.parent) for each in named if each is not None)
+    pointers = (_target(place, _text(place / "gitdir")) for place in places if _is_agents(place))
+    roots = (_real(each.parent) for each in pointers if each is not None)
     return tuple(root for root in roots if root != _real(top) and worktree_at(root) is not None)
 
 
@@ -179,14 +179,14 @@ def _entry_of(folder: Path) -> Path | None:
     if not stat.S_ISREG(git.lstat().st_mode):
         return None
     text = _text(git)
-    named = _target(folder, text[len(_POINTER) :]) if text.startswith(_POINTER) else None
-    return None if named is None else _real(named)
+    pointer = _target(folder, text[len(_POINTER) :]) if text.startswith(_POINTER) else None
+    return None if pointer is None else _real(pointer)
 
 
 def _target(folder: Path, text: str) -> Path | None:
     """The path in a file of git, which may be relative."""
-    named = text.strip()
-    return folder / named if named else None
+    path = text.strip()
+    return folder / path if path else None
 
 
 def _is_bare(repository: Path) -> bool:

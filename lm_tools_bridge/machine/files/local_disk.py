@@ -32,12 +32,12 @@ def are_local(folders: Iterable[Path], mounts: Path = _MOUNTS) -> bool:
 
 def _mounts(file: Path) -> dict[str, str]:
     """Mount points and their file system types; a later mount hides an earlier one on the same point."""
-    found = {}
+    mounts = {}
     for line in file.read_text("utf-8", "surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         point = _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), before.split(" ")[4])
-        found[point] = after.split(" ")[0]
-    return found
+        mounts[point] = after.split(" ")[0]
+    return mounts
 
 
 def _kinds_in(folder: str, kinds: Mapping[str, str]) -> set[str | None]:

@@ -111,19 +111,19 @@ def held(folder: Path, make: int | None = None) -> Iterator[HeldFolder]:
         UnsafePathError: a component is a link or no folder.
         OSError: a component is missing, or cannot be opened.
     """
-    made: list[Path] = []
+    new_folders: list[Path] = []
     if not _HAS_DESCRIPTORS:
-        _check_by_path(folder, make, made)
-        yield HeldFolder(folder, None, tuple(made))
+        _check_by_path(folder, make, new_folders)
+        yield HeldFolder(folder, None, tuple(new_folders))
         return
     descriptor = os.open(folder.anchor, _PASS_THROUGH | _FOLDER)
     try:
         for place in (*reversed(folder.parents[:-1]), folder):
             flags = (os.O_RDONLY if place == folder else _PASS_THROUGH) | _FOLDER
-            below = _opened(place, descriptor, flags, make, made)
+            below = _opened(place, descriptor, flags, make, new_folders)
             os.close(descriptor)
             descriptor = below
-        yield HeldFolder(folder, descriptor, tuple(made))
+        yield HeldFolder(folder, descriptor, tuple(new_folders))
     finally:
         os.close(descriptor)
 
@@ -148,7 +148,7 @@ def remove_if_empty(folder: Path) -> None:
         os.rmdir(folder if above.descriptor is None else folder.name, dir_fd=above.descriptor)
 
 
-def _opened(place: Path, above: int, flags: int, make: int | None, made: list[Path]) -> int:
+def _opened(place: Path, above: int, flags: int, make: int | None, new_folders: list[Path]) -> int:
     try:
         return os.open(place.name, flags, dir_fd=above)
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def _opened(place: Path, above: int, flags: int, make: int | None, made: list[Pa
             raise
         with suppress(FileExistsError):  # another program made it meanwhile
             os.mkdir(place.name, make, dir_fd=above)
-            made.append(place)
+            new_folders.append(place)
         return os.open(place.name, flags, dir_fd=above)
     except OSError:
         status = os.stat(place.name, dir_fd=above, follow_symlinks=False)
@@ -176,7 +176,7 @@ def _link(place: Path) -> UnsafePathError:
     return UnsafePathError(place, "is a symbolic link", hint)
 
 
-def _check_by_path(folder: Path, make: int | None, made: list[Path]) -> None:
+def _check_by_path(folder: Path, make: int | None, new_folders: list[Path]) -> None:
     for place in (*reversed(folder.parents[:-1]), folder):
         try:
             status = place.lstat()
@@ -185,7 +185,7 @@ def _check_by_path(folder: Path, make: int | None, made: list[Path]) -> None:
                 raise
             with suppress(FileExistsError):  # another program made it meanwhile
                 place.mkdir(make)
-                made.append(place)
+                new_folders.append(place)
                 continue
             status = place.lstat()
         _refuse_link(place, status)

@@ -37,8 +37,8 @@ def _tighten(path: str) -> bool:
         if status.st_uid != os.getuid() or stat.S_ISLNK(status.st_mode):
             return False
         mode = stat.S_IMODE(status.st_mode)
-        wanted = mode & 0o700 | (0o700 if stat.S_ISDIR(status.st_mode) else 0o600)
-        if mode != wanted:
-            Path(path).chmod(wanted)
+        tight_mode = mode & 0o700 | (0o700 if stat.S_ISDIR(status.st_mode) else 0o600)
+        if mode != tight_mode:
+            Path(path).chmod(tight_mode)
             return True
     return False

@@ -122,11 +122,11 @@ def _newest_first() -> Iterator[int]:
 def _peer_pids_elsewhere(connections: Sequence[tuple[Address, Address]]) -> list[int | None]:
     import psutil
 
-    wanted = {(remote[:2], local[:2]) for local, remote in connections}
+    ends_to_find = {(remote[:2], local[:2]) for local, remote in connections}
     holders: dict[tuple[Address, Address], int] = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):  # of another user, or ended
             for entry in process.net_connections("tcp"):
-                if entry.raddr and (ends := (tuple(entry.laddr), tuple(entry.raddr))) in wanted:
+                if entry.raddr and (ends := (tuple(entry.laddr), tuple(entry.raddr))) in ends_to_find:
                     holders[ends] = process.pid
     return [holders.get((remote[:2], local[:2])) for local, remote in connections]

@@ -57,14 +57,14 @@ def tcp_peer_uid(local: Address, remote: Address) -> int | None:
     `local` and `remote` are as the accepted socket sees them (`getsockname()`, `getpeername()`). None where
     the platform cannot tell, the addresses are not this machine's, or the other end is already closed.
     """
-    found = tcp_peer_owner(local, remote)
-    return None if found is None else found.uid
+    owner = tcp_peer_owner(local, remote)
+    return None if owner is None else owner.uid
 
 
 def tcp_peer_inode(local: Address, remote: Address) -> int | None:
     """Returns the inode of the socket at the other end; None as for `tcp_peer_uid`."""
-    found = tcp_peer_owner(local, remote)
-    return None if found is None else found.inode
+    owner = tcp_peer_owner(local, remote)
+    return None if owner is None else owner.inode
 
 
 def tcp_peer_owner(local: Address, remote: Address) -> SocketOwner | None:
@@ -79,10 +79,10 @@ def tcp_peer_owner(local: Address, remote: Address) -> SocketOwner | None:
         return None
     # Seen from the client's socket, `there` is its own address.
     with suppress(OSError, struct.error):
-        state, found = _ask_kernel(there, remote[1], here, local[1])
+        state, owner = _ask_kernel(there, remote[1], here, local[1])
         # Without an exact match the kernel offers a listener on the client's port: somebody else's socket.
-        if found is not None and state != _TCP_LISTEN:
-            return found
+        if owner is not None and state != _TCP_LISTEN:
+            return owner
     with suppress(OSError, ValueError):
         return _search_proc(there, remote[1], here, local[1])
     return None
@@ -95,8 +95,8 @@ def tcp_listener(address: Address) -> SocketOwner | None:
     here = _plain(address[0])
     with suppress(OSError, struct.error):
         # no connection has this other end, so the kernel looks for a listener
-        state, found = _ask_kernel(here, address[1], type(here)(0), 0)
-        return found if state == _TCP_LISTEN else None
+        state, owner = _ask_kernel(here, address[1], type(here)(0), 0)
+        return owner if state == _TCP_LISTEN else None
     with suppress(OSError, ValueError):
         return _listener_in_proc(here, address[1])
     return None
@@ -226,14 +226,14 @@ def _search_proc(source: _IP, source_port: int, target: _IP, target_port: int) -
     for table, mapped in (("tcp", False), ("tcp6", True)):
         if not mapped and source.version == 6:
             continue
-        wanted = [
+        ends = [
             proc_net_name(source, source_port, mapped=mapped),
             proc_net_name(target, target_port, mapped=mapped),
         ]
         with suppress(FileNotFoundError):
             for line in Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]:
                 fields = line.split()
-                if fields[1:3] == wanted:
+                if fields[1:3] == ends:
                     return SocketOwner(int(fields[7]), int(fields[9])) if fields[9] != "0" else None
     return None
 

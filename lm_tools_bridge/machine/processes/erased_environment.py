@@ -23,12 +23,12 @@ def erase_values(is_secret: Callable[[str], bool]) -> None:
     if sys.platform != "linux":
         return
     with suppress(OSError, ValueError, IndexError):
-        shown = Path("/proc/self/environ").read_bytes()
+        block = Path("/proc/self/environ").read_bytes()
         start = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[_ENV_START])
-        if not start or ctypes.string_at(start, len(shown)) != shown:
+        if not start or ctypes.string_at(start, len(block)) != block:
             return  # a process may move its variables
         offset = 0
-        for entry in shown.split(b"\0"):
+        for entry in block.split(b"\0"):
             name, _, value = entry.partition(b"=")
             if value and is_secret(os.fsdecode(name)):
                 os.putenv(name, value)  # a copy elsewhere, which nothing shows

@@ -26,11 +26,11 @@ def raise_limit() -> int | None:
     if sys.platform == "win32":
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(soft, _UNLIMITED_MEANS) if hard == resource.RLIM_INFINITY else hard
+    new_limit = max(soft, _UNLIMITED_MEANS) if hard == resource.RLIM_INFINITY else hard
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
         _former = (soft, hard)
-        return wanted
+        return new_limit
     return soft
 
 
@@ -60,11 +60,11 @@ def restore_limit(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _former)
 
 
-def connections_within(limit: int | None, wanted: int) -> int:
+def connections_within(limit: int | None, number: int) -> int:
     """How many of `wanted` connections fit into a limit of open files.
 
     Each may need another one to its server, and as many may be open to be told that they are too many.
     """
     if limit is None:
-        return wanted
-    return min(wanted, max(8, (limit - min(_RESERVED, limit // 2)) // 3))
+        return number
+    return min(number, max(8, (limit - min(_RESERVED, limit // 2)) // 3))

@@ -15,10 +15,10 @@ _KILLS: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 def memory_kills(counters: Path = KERNEL_COUNTERS) -> int | None:
     """How many processes the kernel has ended because memory ran out; None if it does not say."""
     try:
-        found = _KILLS.search(counters.read_text())
+        match = _KILLS.search(counters.read_text())
     except OSError:
         return None
-    return None if found is None else int(found[1])
+    return None if match is None else int(match[1])
 
 
 class Ending:
@@ -48,8 +48,8 @@ class Ending:
             return f"exited with code {code}"
         words = f"was ended by {_signal(-code)}"
         if code == -signal.SIGKILL and (kills := self._kills_meanwhile()):
-            one = "a process" if kills == 1 else f"{kills} processes"
-            return f"{words}, probably because memory ran out: the kernel ended {one} for that meanwhile"
+            subject = "a process" if kills == 1 else f"{kills} processes"
+            return f"{words}, probably because memory ran out: the kernel ended {subject} for that meanwhile"
         return words
 
     def _kills_meanwhile(self) -> int:

@@ -43,27 +43,27 @@ def kill_all(judge: Judge, timeout_s: float = 2.0) -> Sweep:
     killed: set[int] = set()
     doubts = 0
     while True:
-        found, unsure = _kill_round(judge, killed)
+        pids, unsure = _kill_round(judge, killed)
         doubts += unsure
-        if not found and (not unsure or doubts > _MAX_DOUBTS):
+        if not pids and (not unsure or doubts > _MAX_DOUBTS):
             return Sweep(frozenset(killed), ())
         if time.monotonic() > deadline:
-            return Sweep(frozenset(killed), tuple(found))
+            return Sweep(frozenset(killed), tuple(pids))
         time.sleep(_PAUSE_S)
 
 
 def _kill_round(judge: Judge, killed: set[int]) -> tuple[list[int], bool]:
     """Kill each match as soon as it is found, before it can fork. Also returns whether one was unclear."""
-    found, unsure = [], False
+    matching, unsure = [], False
     for pid in pids():
         verdict = judge(pid)
         if verdict == "ours":
-            found.append(pid)
+            matching.append(pid)
             if kill_if(pid, lambda pid: judge(pid) == "ours"):
                 killed.add(pid)
         elif verdict == "unclear":
             unsure = True
-    return found, unsure
+    return matching, unsure
 
 
 def find_all(judge: Judge) -> list[int]:

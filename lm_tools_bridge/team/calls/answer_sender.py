@@ -39,9 +39,9 @@ class AnswerSender:
         Raises:
             CallerGone: nothing can be sent.
         """
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            await self._respond(payload, headers={parts.PART: part.value, **named})
+            await self._respond(payload, headers={parts.PART: part.value, **fields})
         except Exception as error:
             raise CallerGone from error
 

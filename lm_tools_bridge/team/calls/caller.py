@@ -114,14 +114,14 @@ class Calls:
             return "too_many"
         me = Me(self._membership.name, self._membership.zone)
         providers = self._reader.view.providers(use.offer)
-        found = candidates(providers, use.hosts, me)
-        if providers and not found:
+        chosen_providers = candidates(providers, use.hosts, me)
+        if providers and not chosen_providers:
             return "not_accepted"
         try:
-            alive = await self._reader.alive(client, [one.host.host for one in found])
+            alive = await self._reader.alive(client, [provider.host.host for provider in chosen_providers])
         except RegistryFault:
             return "registry"
-        best = ordered(found, alive, self.in_flight, me)
+        best = ordered(chosen_providers, alive, self.in_flight, me)
         return best[:MOST_HOSTS] if isinstance(best, list) else best
 
     def _opened(self, client: Any, host: str, use: Use, may_repeat: bool, deadline_s: float) -> RemoteCall:

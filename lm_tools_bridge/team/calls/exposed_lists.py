@@ -71,8 +71,8 @@ def listed_tools(answer: bytes) -> dict[str, ListedTool] | None:
     result = members_of(members_of(answer).get("result", _NONE))
     if "tools" not in result:
         return None
-    found = map(_tool, _array(result["tools"]))
-    return {one.name: one for one in found if one is not None}
+    tools = map(_tool, _array(result["tools"]))
+    return {tool.name: tool for tool in tools if tool is not None}
 
 
 def next_cursor(answer: bytes) -> str | None:

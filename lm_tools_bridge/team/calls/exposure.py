@@ -60,11 +60,11 @@ def parameter(request: jsonrpc.Request, name: str) -> str:
 
 def own_request(request: jsonrpc.Request, scope: Scope, caller: str, version: str) -> bytes:
     """The request as this manager sends it to its own workspace, on behalf of a caller."""
-    given = members_of(request.params)
-    params: dict[str, Any] = {key: value for key, value in given.items() if key in _PARAMETERS}
+    members = members_of(request.params)
+    params: dict[str, Any] = {key: value for key, value in members.items() if key in _PARAMETERS}
     if request.method == names.TOOLS_CALL:
         params["name"] = scope.prefix + parameter(request, "name")
-    meta = members_of(given.get("_meta", msgspec.Raw(b"{}")))
+    meta = members_of(members.get("_meta", msgspec.Raw(b"{}")))
     params["_meta"] = {
         **{key: value for key, value in meta.items() if key in _OF_META},
         names.META_VERSION: LATEST_MODERN,

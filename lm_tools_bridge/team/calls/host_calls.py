@@ -57,17 +57,17 @@ class HostCalls:
         Only one whose answer goes to its caller's own inbox counts: JetStream publishes stored messages to
         every subject that a member names as the one for its answer, so a subject alone proves no sender.
         """
-        said = request.headers or {}
-        identity, subject = said.get(parts.CALL, ""), parsed_call(request.subject)
+        headers = request.headers or {}
+        identity, subject = headers.get(parts.CALL, ""), parsed_call(request.subject)
         if subject is None or not _answers_to(request, subject.caller):
             return
         sender = AnswerSender(request.respond)
-        refusal = self._refusal(identity, subject, request, at_once=parts.AT_ONCE in said)
+        refusal = self._refusal(identity, subject, request, at_once=parts.AT_ONCE in headers)
         if isinstance(refusal, str):
             await sender.refuse(refusal)
             return
         message, offer = refusal
-        deadline = parts.seconds(said.get(parts.DEADLINE), parts.LONGEST_CALL_S)
+        deadline = parts.seconds(headers.get(parts.DEADLINE), parts.LONGEST_CALL_S)
         self._senders[identity] = sender
         self._waiting[identity] = (subject, message, offer, deadline)
         try:
@@ -75,14 +75,14 @@ class HostCalls:
         except CallerGone:
             self._cancel(identity)
             return
-        if parts.AT_ONCE in said and identity in self._waiting:  # it may be cancelled meanwhile
+        if parts.AT_ONCE in headers and identity in self._waiting:  # it may be cancelled meanwhile
             self._start(identity)
 
     async def on_control(self, message: Any) -> None:
         """A confirmation, acknowledgement or cancellation of a caller."""
-        said = message.headers or {}
-        identity, caller = said.get(parts.CALL, ""), controlling_caller(message.subject)
-        what = said.get(parts.DO)
+        headers = message.headers or {}
+        identity, caller = headers.get(parts.CALL, ""), controlling_caller(message.subject)
+        what = headers.get(parts.DO)
         if caller is None:
             return
         if what == Control.GO.value:
@@ -92,7 +92,7 @@ class HostCalls:
             if what == Control.CANCEL.value:
                 self._cancel(identity)
             elif what == Control.SEEN.value and identity in self._senders:
-                self._senders[identity].seen(said.get(parts.SEEN, ""))
+                self._senders[identity].seen(headers.get(parts.SEEN, ""))
 
     async def beat(self) -> None:
         """Tell callers that their calls still run, and drop calls whose callers are gone. Never ends."""
@@ -114,7 +114,7 @@ class HostCalls:
         """Cancel all calls, tell their callers, and take no more."""
         self.gate.is_draining = True
         tasks = list(self._tasks.values())
-        unconfirmed = [self._senders[one] for one in self._waiting if one not in self._tasks]
+        unconfirmed = [self._senders[call_id] for call_id in self._waiting if call_id not in self._tasks]
         # all of them before anything is awaited: none may be confirmed meanwhile
         for identity in list(self._waiting):
             self._cancel(identity)
@@ -204,17 +204,17 @@ class HostCalls:
     async def _is_exposed(self, request: jsonrpc.Request, offer: OwnOffer, caller: str) -> bool:
         """Whether a tool is in the list of what is offered; the list is read again if it is old."""
         of = (offer, caller)  # policies of the workspace may differ by client
-        known = self._tools.get(of)
+        entry = self._tools.get(of)
         name = parameter(request, "name")
         now = self._now()
-        age = now - known[0] if known is not None else TOOLS_S
-        if known is None or age >= TOOLS_S or (name not in known[1] and age >= 1.0):
-            known = (now, await self._own.tools(offer, caller))
-            self._tools[of] = known
+        age = now - entry[0] if entry is not None else TOOLS_S
+        if entry is None or age >= TOOLS_S or (name not in entry[1] and age >= 1.0):
+            entry = (now, await self._own.tools(offer, caller))
+            self._tools[of] = entry
             self._tools.move_to_end(of)
             if len(self._tools) > MOST_LISTS:
                 self._tools.popitem(last=False)
-        return name in known[1]
+        return name in entry[1]
 
     def _count(self, caller: str) -> None:
         if caller not in self.answered and len(self.answered) >= MOST_CALLERS:

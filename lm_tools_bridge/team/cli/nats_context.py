@@ -25,15 +25,15 @@ def target_of(target: str, files: Mapping[str, Path]) -> dict[str, Any]:
         target: URLs separated by commas, or the name of a context.
         files: paths given as options, by name; they take precedence.
     """
-    kept: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if "://" not in target and _NAME.fullmatch(target):
-        kept = _context(target)
-        target = kept.pop("url", "nats://127.0.0.1:4222")
-    kept |= {name: str(path.expanduser().absolute()) for name, path in files.items()}
-    for name, path in kept.items():  # only files are left
+        settings = _context(target)
+        target = settings.pop("url", "nats://127.0.0.1:4222")
+    settings |= {name: str(path.expanduser().absolute()) for name, path in files.items()}
+    for name, path in settings.items():  # only files are left
         if not os.access(path, os.R_OK):
             raise Failure(f"the file {path} cannot be read", f"check --{name}", reason="no_file")
-    return {"servers": tuple(_url(one) for one in target.split(",") if one), **kept}
+    return {"servers": tuple(_url(url) for url in target.split(",") if url), **settings}
 
 
 def _url(text: str) -> str:
@@ -64,9 +64,9 @@ def _context(name: str) -> dict[str, Any]:
         raise Failure(f"{path} cannot be read: {error}", "check the file", reason="no_context") from error
     if not isinstance(content, dict):
         raise Failure(f"{path} is no context", "check the file", reason="no_context")
-    if any(content.get(one) for one in _SECRETS):
+    if any(content.get(key) for key in _SECRETS):
         step = "use a context with a file of credentials (creds or nkey)"
         raise Failure(f"the context {name} contains a secret itself", step, reason="secret_in_context")
-    found = {one: content.get(one) for one in ("url", "creds", "nkey", "ca", "cert", "key")}
-    texts = {one: value for one, value in found.items() if isinstance(value, str) and value}
-    return {one: str(Path(value).expanduser()) if one != "url" else value for one, value in texts.items()}
+    settings = {key: content.get(key) for key in ("url", "creds", "nkey", "ca", "cert", "key")}
+    texts = {key: value for key, value in settings.items() if isinstance(value, str) and value}
+    return {key: str(Path(value).expanduser()) if key != "url" else value for key, value in texts.items()}

@@ -47,12 +47,12 @@ def offer(folder: Path | None, server: str | None, name: str | None, title: str,
     """
     held = joined()
     root = _root(current_folder(folder))
-    chosen = name or _OTHER.sub("-", server or Path(root).name).strip("-")
-    if not is_token(chosen):
+    offer_name = name or _OTHER.sub("-", server or Path(root).name).strip("-")
+    if not is_token(offer_name):
         step = "give it a name: --name NAME"
-        raise Failure(f"{printable(chosen)!r} cannot name an offer", step, reason="invalid_name")
-    made = OwnOffer(
-        chosen,
+        raise Failure(f"{printable(offer_name)!r} cannot name an offer", step, reason="invalid_name")
+    new_offer = OwnOffer(
+        offer_name,
         root,
         "server" if server else "workspace",
         "all" if policy == "all" else "read-only",
@@ -61,19 +61,20 @@ def offer(folder: Path | None, server: str | None, name: str | None, title: str,
         include=_patterns(tools),
         exclude=_patterns(without),
     )
-    _check_number(held, made)
-    offered, digest = _preview(made)
+    _check_number(held, new_offer)
+    offered, digest = _preview(new_offer)
     if not as_json:
-        _show(made, offered)
+        _show(new_offer, offered)
     changes = f"this lets members of the team call {len(offered)} tools of {root}"
-    if not yes and not confirm(f"Offer it as {chosen}?", changes):
+    if not yes and not confirm(f"Offer it as {offer_name}?", changes):
         raise Failure("nothing was offered", "answer y, or give --yes", reason="declined")
-    made = msgspec.structs.replace(made, digest=digest, tools=len(offered))
-    edited(lambda now: _with(now, made))
+    new_offer = msgspec.structs.replace(new_offer, digest=digest, tools=len(offered))
+    edited(lambda now: _with(now, new_offer))
     if as_json:
-        print_json({"offer": chosen, "tools": offered, "policy": policy, "root": root})
+        print_json({"offer": offer_name, "tools": offered, "policy": policy, "root": root})
     else:
-        say(f"{chosen} is offered to the team as {held.name}; take it back with: lmtb team withdraw {chosen}")
+        undo = f"take it back with: lmtb team withdraw {offer_name}"
+        say(f"{offer_name} is offered to the team as {held.name}; {undo}")
 
 
 @click.command()
@@ -103,49 +104,48 @@ def _root(folder: str) -> str:
     return str(folders[0])
 
 
-def _preview(made: OwnOffer) -> tuple[list[str], str]:
+def _preview(new_offer: OwnOffer) -> tuple[list[str], str]:
     """What members would be able to call."""
-    answer: dict[str, Any] = posted("/team/preview", msgspec.to_builtins(made))
-    tools = [str(one) for one in answer.get("tools", ())]
+    answer: dict[str, Any] = posted("/team/preview", msgspec.to_builtins(new_offer))
+    tools = [str(tool) for tool in answer.get("tools", ())]
     if not tools:
-        what = f"the server {made.prefix.removesuffix('__')}" if made.prefix else made.root
+        what = f"the server {new_offer.prefix.removesuffix('__')}" if new_offer.prefix else new_offer.root
         step = "see: lmtb tools; with --policy all also tools that change something are offered"
-        under = (
-            f"under {made.policy}{' that --tools and --without let through' if _is_narrowed(made) else ''}"
-        )
+        narrowed = " that --tools and --without let through" if _is_narrowed(new_offer) else ""
+        under = f"under {new_offer.policy}{narrowed}"
         raise Failure(f"{what} has no tool to offer {under}", step, reason="nothing_to_offer")
     return tools, str(answer.get("digest", ""))
 
 
-def _show(made: OwnOffer, tools: list[str]) -> None:
-    say(f"Members of the team will be able to call, in {made.root}:")
-    say(*(f"  {one}" for one in tools[:_SHOWN]))
+def _show(new_offer: OwnOffer, tools: list[str]) -> None:
+    say(f"Members of the team will be able to call, in {new_offer.root}:")
+    say(*(f"  {tool}" for tool in tools[:_SHOWN]))
     if len(tools) > _SHOWN:
         say(f"  … and {len(tools) - _SHOWN} more")
-    if made.policy == "all":
+    if new_offer.policy == "all":
         say(Note("Tools that change files or run programs are among them."))
 
 
-def _patterns(given: tuple[str, ...]) -> tuple[str, ...]:
+def _patterns(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Patterns as they are kept; several can be given at once, with commas."""
-    found = tuple(word.strip() for text in given for word in text.split(",") if word.strip())
-    if len(found) > _MOST_PATTERNS or any(len(one) > _LONGEST for one in found):
+    patterns = tuple(word.strip() for text in texts for word in text.split(",") if word.strip())
+    if len(patterns) > _MOST_PATTERNS or any(len(pattern) > _LONGEST for pattern in patterns):
         step = f"use at most {_MOST_PATTERNS}, of at most {_LONGEST} characters each; * stands for anything"
         raise Failure("these are too many patterns", step, reason="invalid_pattern")
-    return found
+    return patterns
 
 
-def _is_narrowed(made: OwnOffer) -> bool:
-    return bool(made.include or made.exclude)
+def _is_narrowed(new_offer: OwnOffer) -> bool:
+    return bool(new_offer.include or new_offer.exclude)
 
 
-def _check_number(now: Membership, made: OwnOffer) -> None:
-    if now.offer(made.name) is None and len(now.offers) >= MAX_OFFERS:
+def _check_number(now: Membership, new_offer: OwnOffer) -> None:
+    if now.offer(new_offer.name) is None and len(now.offers) >= MAX_OFFERS:
         step = "take one back: lmtb team withdraw NAME"
         raise Failure(f"a host has at most {MAX_OFFERS} offers", step, reason="too_many_offers")
 
 
-def _with(now: Membership, made: OwnOffer) -> Membership:
-    _check_number(now, made)  # again: another command may have run
-    others = tuple(one for one in now.offers if one.name != made.name)
-    return msgspec.structs.replace(now, offers=(*others, made))
+def _with(now: Membership, new_offer: OwnOffer) -> Membership:
+    _check_number(now, new_offer)  # again: another command may have run
+    others = tuple(own_offer for own_offer in now.offers if own_offer.name != new_offer.name)
+    return msgspec.structs.replace(now, offers=(*others, new_offer))

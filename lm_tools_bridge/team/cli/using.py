@@ -42,21 +42,21 @@ def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path
     Calls go only to hosts that you accept here: another member can offer something under the same name.
     """
     joined()
-    found = _offered(offer)
+    team_offer = _offered(offer)
     entry = _entry_of(offer)
     prefix = _prefix(namespace, entry, offer)
-    present = [str(one.get("host")) for one in found.get("hosts", ()) if not one.get("own")]
+    present = [str(row.get("host")) for row in team_offer.get("hosts", ()) if not row.get("own")]
     accepted = None if any_host else tuple(hosts or present)
     url = f"{mcp_address().removesuffix('/mcp')}/team/{offer}"
     folders = entry.get("projects") if project is None else [current_folder(project)]
     is_there = bool(entry)
     if is_there:
         _check_same(entry, {"namespace": prefix, "url": url, "projects": folders})
-    elif any(one.get("namespace") == prefix for one in _entries()):
+    elif any(row.get("namespace") == prefix for row in _entries()):
         step = "choose another one: --as PREFIX"
         raise Failure(f"another server has the prefix {prefix}", step, reason="invalid_name")
     if not as_json:
-        _show(found, accepted)
+        _show(team_offer, accepted)
     if not yes and not confirm(f"Use {offer}?", "this sends calls of your agents to these hosts"):
         raise Failure("nothing was changed", "answer y, or give --yes", reason="declined")
     if not is_there:
@@ -100,49 +100,50 @@ def _file() -> Path:
 
 def _offered(offer: str) -> dict[str, Any]:
     rows = ask(f"/team/offers?pattern={offer.lower()}").get("offers", ()) if is_token(offer) else ()
-    found = [one for one in rows if isinstance(one, dict) and one.get("name") == offer]
-    if not found or all(one.get("own") for one in found[0].get("hosts", ())):
+    matches = [entry for entry in rows if isinstance(entry, dict) and entry.get("name") == offer]
+    if not matches or all(entry.get("own") for entry in matches[0].get("hosts", ())):
         step = "see: lmtb team offers"
         raise Failure(f"the team does not offer {printable(offer)}", step, reason="unknown_offer")
-    return found[0]
+    return matches[0]
 
 
-def _show(found: dict[str, Any], accepted: tuple[str, ...] | None) -> None:
-    said = f"{found.get('name')}: {found.get('kind')} with {found.get('tools')} tools. {found.get('title')}"
-    say(said.rstrip())
-    for one in found.get("hosts", ()):
-        if not one.get("own") and (accepted is None or one.get("host") in accepted):
-            say(f"  host {one.get('host')}, {one.get('policy')}, {one.get('repository') or 'no repository'}")
-    if not found.get("uniform"):
+def _show(team_offer: dict[str, Any], accepted: tuple[str, ...] | None) -> None:
+    name, kind, tools = (team_offer.get(key) for key in ("name", "kind", "tools"))
+    say(f"{name}: {kind} with {tools} tools. {team_offer.get('title')}".rstrip())
+    for host in team_offer.get("hosts", ()):
+        if not host.get("own") and (accepted is None or host.get("host") in accepted):
+            repository = host.get("repository") or "no repository"
+            say(f"  host {host.get('host')}, {host.get('policy')}, {repository}")
+    if not team_offer.get("uniform"):
         say(Note("These hosts do not offer the same tools. Choose with --host."))
     if accepted is None:
         say(Note("Every member who may offer something can get your calls by using this name."))
 
 
-def _check_same(entry: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _check_same(entry: dict[str, Any], new_entry: dict[str, Any]) -> None:
     """Refuse if the user's entry differs from what was asked for, since it is not changed here."""
-    other = [key for key, value in wanted.items() if entry.get(key) != value]
+    other = [key for key, value in new_entry.items() if entry.get(key) != value]
     if other:
         step = f"change {' and '.join(other)} of its entry in {_file()}, or delete the entry and try again"
-        said = printable(str(entry.get("namespace")))
-        raise Failure(f"it is used already, otherwise: as {said}", step, reason="already_used")
+        name = printable(str(entry.get("namespace")))
+        raise Failure(f"it is used already, otherwise: as {name}", step, reason="already_used")
 
 
 def _entry_of(offer: str) -> dict[str, Any]:
     """The server of workspace.toml that uses an offer; {} if there is none."""
-    for one in _entries():
+    for entry in _entries():
         with contextlib.suppress(ValueError):
-            parts = urlsplit(str(one.get("url")))
+            parts = urlsplit(str(entry.get("url")))
             if (parts.hostname, parts.path) == ("127.0.0.1", f"/team/{offer}"):
-                return one
+                return entry
     return {}
 
 
 def _entries() -> list[dict[str, Any]]:
     """The servers of workspace.toml; a damaged file is reported when it is changed."""
     text = _content(_state())
-    listed = [toml_edit.value_at(text, path) for path in _SERVERS]
-    return [one for many in listed if isinstance(many, list) for one in many if isinstance(one, dict)]
+    arrays = [toml_edit.value_at(text, path) for path in _SERVERS]
+    return [entry for many in arrays if isinstance(many, list) for entry in many if isinstance(entry, dict)]
 
 
 def _state() -> FileState:
@@ -173,5 +174,5 @@ def _write(prefix: str, url: str, folders: list[str] | None) -> None:
 
 
 def _with(now: Membership, used: Use) -> Membership:
-    others = tuple(one for one in now.uses if one.offer != used.offer)
+    others = tuple(use for use in now.uses if use.offer != used.offer)
     return msgspec.structs.replace(now, uses=(*others, used))

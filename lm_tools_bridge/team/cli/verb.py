@@ -56,9 +56,9 @@ def join(
         raise Failure(f"{host!r} cannot name a host", step, reason="invalid_name")
     if zone and not is_token(zone):
         raise Failure(f"{zone!r} cannot name a zone", "use letters, digits, - and _", reason="invalid_name")
-    found = target_of(target, {option: path for option, path in files.items() if path is not None})
+    settings = target_of(target, {option: path for option, path in files.items() if path is not None})
     with explained_file():
-        joined = Membership(**found, name=host, zone=zone, capacity=capacity)
+        joined = Membership(**settings, name=host, zone=zone, capacity=capacity)
         if not membership.create(config_dir(), joined):
             step = "leave it first: lmtb team leave"
             raise Failure("a team was joined already", step, reason="already_joined")

@@ -42,8 +42,8 @@ def state(answer: Mapping[str, Any]) -> Iterator[View]:
     if answer.get("error"):
         facts.append(Fact("error", str(answer["error"]), Tone.BAD))
     if ignored := registry.get("ignored"):
-        said = "; ".join(f"{host}: {why}" for host, why in ignored.items())
-        facts.append(Fact("ignored entries", said, Tone.WARN))
+        reasons = "; ".join(f"{host}: {why}" for host, why in ignored.items())
+        facts.append(Fact("ignored entries", reasons, Tone.WARN))
     yield FactList(facts)
     yield from _lists(answer)
 
@@ -52,12 +52,12 @@ def offers(answer: Mapping[str, Any]) -> Iterator[View]:
     """What the team offers, one row for each host."""
     rows = [
         (
-            one.get("name"), one.get("kind"), host.get("tools"),
+            offer.get("name"), offer.get("kind"), host.get("tools"),
             f"{host.get('host')} (you)" if host.get("own") else host.get("host"),
-            host.get("state"), host.get("policy"), host.get("repository"), one.get("title"),
+            host.get("state"), host.get("policy"), host.get("repository"), offer.get("title"),
         )
-        for one in objects(answer, "offers")
-        for host in objects(one, "hosts")
+        for offer in objects(answer, "offers")
+        for host in objects(offer, "hosts")
     ]  # fmt: skip
     if not rows:
         yield Note("the team offers nothing that matches")
@@ -73,20 +73,20 @@ def offers(answer: Mapping[str, Any]) -> Iterator[View]:
 
 def _lists(answer: Mapping[str, Any]) -> Iterator[View]:
     own = [
-        (one.get("name"), one.get("kind"), one.get("policy"), _patterns(one), one.get("root"))
-        for one in objects(answer, "offers")
+        (entry.get("name"), entry.get("kind"), entry.get("policy"), _patterns(entry), entry.get("root"))
+        for entry in objects(answer, "offers")
     ]
     if own:
         yield ""
         yield Table(_OWN, own)
     used = [
         (
-            one.get("offer"),
-            one.get("namespace"),
-            ", ".join(one.get("hosts") or ()) or "none is there",
-            ", ".join(one.get("notAccepted") or ()),
+            entry.get("offer"),
+            entry.get("namespace"),
+            ", ".join(entry.get("hosts") or ()) or "none is there",
+            ", ".join(entry.get("notAccepted") or ()),
         )
-        for one in objects(answer, "uses")
+        for entry in objects(answer, "uses")
     ]
     if used:
         yield ""
@@ -95,5 +95,5 @@ def _lists(answer: Mapping[str, Any]) -> Iterator[View]:
 
 def _patterns(own: Mapping[str, Any]) -> str:
     """Which tools of an own offer its patterns let through, as they are given."""
-    but = " ".join(f"not {one}" for one in own.get("exclude") or ())
+    but = " ".join(f"not {pattern}" for pattern in own.get("exclude") or ())
     return " ".join((*(own.get("include") or ("all",)), but)).strip()

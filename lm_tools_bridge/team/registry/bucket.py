@@ -102,14 +102,14 @@ async def listed(client: Any, bucket: str) -> dict[str, bytes]:
     Raises:
         RegistryFault: no complete answer.
     """
-    found: dict[str, bytes] = {}
+    values: dict[str, bytes] = {}
     start = 1
     while True:
         query = {"seq": start, "next_by_subj": key_subject(bucket, ">"), "batch": _BATCH}
         page = await _get(client, bucket, query)
-        found.update(page.values)
+        values.update(page.values)
         if not page.pending or page.last < start:
-            return found
+            return values
         start = page.last + 1
 
 

@@ -30,12 +30,14 @@ def candidates(providers: Sequence[Provider], accepted: Collection[str] | None, 
     Args:
         accepted: names of hosts, or None for any host.
     """
-    wanted = [one for one in providers if accepted is None or one.host.host in accepted]
-    return sorted(wanted, key=lambda one: _nearness(one, me))[:MOST_CANDIDATES]
+    accepted_providers = [
+        provider for provider in providers if accepted is None or provider.host.host in accepted
+    ]
+    return sorted(accepted_providers, key=lambda provider: _nearness(provider, me))[:MOST_CANDIDATES]
 
 
 def ordered(
-    found: Sequence[Provider],
+    providers: Sequence[Provider],
     alive: Mapping[str, AliveEntry],
     mine: Mapping[str, int],
     me: Caller,
@@ -43,29 +45,36 @@ def ordered(
     """The hosts that can take a call, best first: own zone, then the smallest part of its capacity in use.
 
     Args:
-        found: the candidates.
+        providers: the candidates.
         alive: the last heartbeat of each; a host without one counts as dead.
         mine: calls of this member in flight at each host, which its heartbeat may not show yet.
         me: the caller.
     """
-    living = [one for one in found if one.host.host in alive]
+    living = [provider for provider in providers if provider.host.host in alive]
     if not living:
-        return "dead" if found else "unknown"
-    willing = [one for one in living if not alive[one.host.host].draining]
+        return "dead" if providers else "unknown"
+    willing = [provider for provider in living if not alive[provider.host.host].draining]
     if not willing:
         return "draining"
-    used = {one.host.host: _used(one, alive[one.host.host], mine) for one in willing}
-    free = [one for one in willing if used[one.host.host] < 1]
+    used = {provider.host.host: _used(provider, alive[provider.host.host], mine) for provider in willing}
+    free = [provider for provider in willing if used[provider.host.host] < 1]
     if not free:
         return "full"
-    best = sorted(free, key=lambda one: (one.host.zone != me.zone, used[one.host.host], _nearness(one, me)))
-    return [one.host.host for one in best]
+    best = sorted(
+        free,
+        key=lambda provider: (
+            provider.host.zone != me.zone,
+            used[provider.host.host],
+            _nearness(provider, me),
+        ),
+    )
+    return [provider.host.host for provider in best]
 
 
-def _used(one: Provider, alive: AliveEntry, mine: Mapping[str, int]) -> float:
-    return max(alive.in_flight, mine.get(one.host.host, 0)) / one.host.capacity
+def _used(provider: Provider, alive: AliveEntry, mine: Mapping[str, int]) -> float:
+    return max(alive.in_flight, mine.get(provider.host.host, 0)) / provider.host.capacity
 
 
-def _nearness(one: Provider, me: Caller) -> tuple[bool, bytes]:
-    digest = hashlib.blake2b(f"{me.host}\0{one.host.host}".encode(), digest_size=8).digest()
-    return one.host.zone != me.zone, digest
+def _nearness(provider: Provider, me: Caller) -> tuple[bool, bytes]:
+    digest = hashlib.blake2b(f"{me.host}\0{provider.host.host}".encode(), digest_size=8).digest()
+    return provider.host.zone != me.zone, digest

@@ -83,9 +83,9 @@ def read_host(key: str, payload: bytes) -> HostEntry | str:
         return "it names another host than its key"
     if len(entry.offers) > MAX_OFFERS:
         return f"it has more than {MAX_OFFERS} offers"
-    if not all(is_token(one.name) for one in entry.offers):
+    if not all(is_token(offer.name) for offer in entry.offers):
         return "an offer has an invalid name"
-    if len({one.name for one in entry.offers}) < len(entry.offers):
+    if len({offer.name for offer in entry.offers}) < len(entry.offers):
         return "two offers have the same name"
     if not 1 <= entry.capacity <= 100_000:
         return "its capacity is out of range"

@@ -91,18 +91,18 @@ class Reader:
             RegistryFault: the registry does not answer, and nothing is known.
         """
         now = self._now()
-        known = {host: self._alive[host] for host in hosts if host in self._alive}
-        old = [one for one in hosts if one not in known or now - known[one].at > FRESH_S]
+        beats = {host: self._alive[host] for host in hosts if host in self._alive}
+        old = [name for name in hosts if name not in beats or now - beats[name].at > FRESH_S]
         for host in old:  # other calls need not ask, too
-            if host in known:
-                self._alive[host] = known[host]._replace(at=now)
+            if host in beats:
+                self._alive[host] = beats[host]._replace(at=now)
         try:
             for host, entry in (await self._beats(client, old)).items():
-                known[host] = self._alive[host] = _Beat(now, now, entry)
+                beats[host] = self._alive[host] = _Beat(now, now, entry)
         except RegistryFault:
-            if not known:
+            if not beats:
                 raise
-        usable = {host: beat.entry for host, beat in known.items() if now - beat.heard < ALIVE_TTL_S}
+        usable = {host: beat.entry for host, beat in beats.items() if now - beat.heard < ALIVE_TTL_S}
         return {host: entry for host, entry in usable.items() if entry is not None}
 
     async def _beats(self, client: Any, hosts: Collection[str]) -> dict[str, AliveEntry | None]:
@@ -122,12 +122,12 @@ class Reader:
         self._changes = []
         try:
             values = await bucket.listed(client, HOSTS_BUCKET)
-            listed, now = TeamView(), self._now()
+            new_view, now = TeamView(), self._now()
             for number, (host, payload) in enumerate(values.items()):
-                listed.put(host, read_host(host, payload), now)
+                new_view.put(host, read_host(host, payload), now)
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
-            self.view.replace(listed)
+            self.view.replace(new_view)
             for host, entry in self._changes:
                 self._apply(host, entry)
         finally:

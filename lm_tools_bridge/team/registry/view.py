@@ -38,7 +38,7 @@ class Offered:
     @property
     def is_uniform(self) -> bool:
         """Whether all hosts offer the same tools."""
-        return len({(one.offer.kind, one.offer.digest) for one in self.providers}) == 1
+        return len({(provider.offer.kind, provider.offer.digest) for provider in self.providers}) == 1
 
 
 class _Listed(NamedTuple):
@@ -80,10 +80,10 @@ class TeamView:
         if self._stale_since is None:
             self._stale_since = now
 
-    def replace(self, listed: TeamView) -> None:
+    def replace(self, new_view: TeamView) -> None:
         """Become a complete list of the registry, which can be reached again. `listed` is used up by that."""
-        self.ignored, self._hosts = listed.ignored, listed._hosts
-        self._seen, self._providers = listed._seen, listed._providers
+        self.ignored, self._hosts = new_view.ignored, new_view._hosts
+        self._seen, self._providers = new_view._seen, new_view._providers
         self._stale_since, self._is_listed = None, True
 
     def put(self, host: str, entry: HostEntry | str, now: float) -> None:
@@ -108,7 +108,7 @@ class TeamView:
     def expire(self, now: float) -> None:
         """Remove hosts whose entries were not renewed, unless nothing could be heard."""
         if self._stale_since is None:
-            for host in [one for one, at in self._seen.items() if now - at > ENTRY_TTL_S]:
+            for host in [host_name for host_name, at in self._seen.items() if now - at > ENTRY_TTL_S]:
                 self.remove(host)
 
     def hosts(self) -> Iterator[HostEntry]:
@@ -117,8 +117,8 @@ class TeamView:
 
     def providers(self, offer: str) -> tuple[Provider, ...]:
         """The hosts that have an offer, by name."""
-        found = self._providers.get(offer, {})
-        return tuple(Provider(self._hosts[host], found[host].offer) for host in sorted(found))
+        offered = self._providers.get(offer, {})
+        return tuple(Provider(self._hosts[host], offered[host].offer) for host in sorted(offered))
 
     def names(self, pattern: str = "") -> list[str]:
         """The names of offers that contain a text in name, title or repository.
@@ -127,9 +127,12 @@ class TeamView:
             pattern: in lower case; "" for all.
         """
         names = []
-        for name, found in self._providers.items():  # a plain loop: there are 20,000 of them in a large team
-            for one in found.values():
-                if pattern in one.text:
+        for (
+            name,
+            offered,
+        ) in self._providers.items():  # a plain loop: there are 20,000 of them in a large team
+            for entry in offered.values():
+                if pattern in entry.text:
                     names.append(name)
                     break
         return sorted(names)
@@ -142,9 +145,9 @@ class TeamView:
         entry = self._hosts.pop(host, None)
         self._seen.pop(host, None)
         for offer in entry.offers if entry is not None else ():
-            found = self._providers[offer.name]
-            found.pop(host, None)
-            if not found:
+            offered = self._providers[offer.name]
+            offered.pop(host, None)
+            if not offered:
                 del self._providers[offer.name]
 
 

@@ -38,7 +38,7 @@ from manager.disk.filesystem import FolderExaminer
 from manager.endpoints.mcp import McpRoutes, OwnTask
 from manager.endpoints.session_requests import SessionEndpoint
 from manager.endpoints.stateless import StatelessEndpoint
-from manager.features import DaemonPart, DaemonStart, make_parts
+from manager.features import DaemonPart, DaemonStart, make_parts, make_remote_hosts
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
@@ -133,7 +133,12 @@ def assemble(
     examiner = FolderExaminer()
     registered_servers = RegisteredServers(dependencies, examiner)
     workspaces = Workspaces(
-        dependencies, examiner, registered_servers, home=_home(), windows=sys.platform == "win32"
+        dependencies,
+        examiner,
+        registered_servers,
+        home=_home(),
+        windows=sys.platform == "win32",
+        make_remote_hosts=make_remote_hosts(features.values()),
     )
     profiles = ClientProfiles(by_client(settings))
     session_manager = SessionManager(settings, store, profiles)

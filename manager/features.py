@@ -13,7 +13,7 @@ Without the folder and the line, the feature is gone. One that uses another asks
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from manager.configuration.paths import Paths
     from manager.configuration.settings import Settings
     from manager.http import lazy_aiohttp as web
+    from manager.supervision.remote_hosts import MakeRemoteHosts
     from manager.waiting_calls import WaitingCalls
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -58,6 +59,7 @@ FEATURES: Final = (
     Feature("demo", verbs=("demo",)),
     Feature("doctor", verbs=("doctor",)),
     Feature("page", verbs=("ui",), is_in_daemon=True),
+    Feature("remote_hosts", verbs=("remote",), is_in_daemon=True, quick_verb="remote serve"),
     Feature("team", verbs=("team",), is_in_daemon=True),
     Feature("top", verbs=("top",)),
     Feature("uninstall", verbs=("uninstall",)),
@@ -165,6 +167,10 @@ class DaemonPart:
     async def drain(self) -> None:
         """Take no new calls, and let those end that run: the daemon stops."""
 
+    def remote_hosts(self) -> MakeRemoteHosts | None:
+        """Makes what finds projects on other hosts; None for a feature that finds none."""
+        return None
+
     def port_routes(self) -> AddedRoutes:
         """What it serves at the manager's port; called once for each server of the same routes."""
         return AddedRoutes()
@@ -177,3 +183,9 @@ class DaemonPart:
 def make_parts(start: DaemonStart) -> dict[str, DaemonPart]:
     """The parts that features add to the daemon, by the names of the features."""
     return {feature.name: feature.load().make_part(start) for feature in FEATURES if feature.is_in_daemon}
+
+
+def make_remote_hosts(parts: Iterable[DaemonPart]) -> MakeRemoteHosts | None:
+    """Makes what finds projects on other hosts, as the first part that does has it."""
+    makers = (part.remote_hosts() for part in parts)
+    return next((make for make in makers if make is not None), None)

@@ -10,19 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from typing import Final, cast
 from urllib.parse import unquote_to_bytes
 
 from manager.routing.workspace.cwd import MAX_BYTES
-
-Scheme = Literal["ssh", "docker", "podman", "wsl", "kubectl"]
-SCHEMES: Final[tuple[Scheme, ...]] = get_args(Scheme)
+from manager.routing.workspace.remote_address import SCHEMES, Scheme
 
 _ADDRESS: Final = re.compile(rf"\s*(?P<scheme>{'|'.join(SCHEMES)}):/{{1,2}}(?P<rest>[^/].*)", re.DOTALL)
 """One slash also counts: `pathlib` and shells that complete paths join the two."""
 _NAMED: Final = re.compile(r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]+):(?P<path>/.*)", re.DOTALL)
 """Two characters at least, so that no drive of Windows is meant."""
-_LOOKS_REMOTE: Final = re.compile(r"\s*(?!file:)[A-Za-z0-9][A-Za-z0-9_.-]+:/", re.IGNORECASE)
 _SSH: Final = re.compile(
     r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?"
     r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -81,11 +78,6 @@ class InvalidAddress:
     """
 
     problem: str
-
-
-def looks_remote(text: str) -> bool:
-    """Whether a folder as a client wrote it may be on another host."""
-    return _LOOKS_REMOTE.match(text) is not None
 
 
 def parse_address(text: str, named: Mapping[str, Host]) -> RemoteAddress | InvalidAddress | None:

@@ -14,6 +14,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.remote_hosts.address import RemoteAddress
 from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
 from lm_tools_bridge.remote_hosts.link import Link
+from lm_tools_bridge.remote_hosts.refusals import line_refusal
 from lm_tools_bridge.text.printable import printable
 from manager.routing.workspace.cwd import MAX_BYTES
 from manager.supervision.refusals import server_offline
@@ -84,20 +85,6 @@ def _is_usable(match: Match) -> bool:
         and root.startswith("/")
         and len(root.encode()) <= MAX_BYTES
         and len(match.workspace) <= MAX_ID
-    )
-
-
-def line_refusal(link: Link, failure: LineFailure, *, cause: str | None = None) -> Refusal:
-    """The refusal 47102 for a host without a line. It contains nothing that the host wrote."""
-    names = {"host": str(link.host), "name": link.name}
-    kind = failure.kind
-    return Refusal(
-        Reason.WORKSPACE_SERVER_OFFLINE,
-        f"resolved MCP server is offline: {kind.text.format(**names)}",
-        kind.next_step.format(**names),
-        delivered="no",
-        retry_after_ms=max(1000, int(link.retry_after_s() * 1000)),
-        details={"host": str(link.host), "cause": cause or kind.word},
     )
 
 

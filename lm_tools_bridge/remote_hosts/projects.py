@@ -14,7 +14,6 @@ from lm_tools_bridge.remote_hosts.address import (
     Host,
     InvalidAddress,
     RemoteAddress,
-    looks_remote,
     parse_address,
 )
 from lm_tools_bridge.remote_hosts.known_hosts import (
@@ -25,10 +24,10 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
     read_known_hosts,
 )
 from lm_tools_bridge.remote_hosts.link import Attends, Link
+from lm_tools_bridge.remote_hosts.refusals import not_added
 from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.processes.environment import for_line
-from manager.supervision.refusals import not_added
 
 
 class RemoteProjects:
@@ -81,7 +80,7 @@ class RemoteProjects:
 
     async def supervisor(self, workspace: str, root: str) -> RemoteSupervisor | None:
         """What stands for the server of a known workspace with this root; None if the root is a local one."""
-        address = parse_address(root, {}) if looks_remote(root) else None
+        address = parse_address(root, {})
         if not isinstance(address, RemoteAddress):
             return None
         return RemoteSupervisor(workspace, address, await self.link_to(address.host), self._dependencies)

@@ -11,27 +11,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.internal import launch
 from lm_tools_bridge.remote_hosts.address import RemoteAddress
 from lm_tools_bridge.remote_hosts.far_control import HOST_FIELD
-from lm_tools_bridge.remote_hosts.far_manager import line_refusal, make_ready, resolve
+from lm_tools_bridge.remote_hosts.far_manager import make_ready, resolve
 from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
 from lm_tools_bridge.remote_hosts.link import Link
+from lm_tools_bridge.remote_hosts.refusals import line_refusal, not_added
 from lm_tools_bridge.text.printable import printable
 from manager.logs.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.status_reading.responses import json_object
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.refusals import not_added, server_offline
+from manager.supervision.refusals import server_offline
 from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import Blame, UpstreamFailure
+from manager.upstream.response_head import ResponseHead
 
 if TYPE_CHECKING:
     from lm_tools_bridge.remote_hosts.tunnel.near_end import NearEnd
 
 HEALTH_S: Final = 20.0
-"""The manager there may be starting."""
+"""Longest time for connecting and for a health answer: the manager there may have to start."""
 QUICK_S: Final = 4.0
 """Longest wait for an answer about calls: people wait for it, and it needs no server to start."""
 MAX_SAID: Final = 300
@@ -46,6 +50,26 @@ class NoOutput:
 
     async def refresh(self) -> None:
         """There is nothing to read."""
+
+
+@dataclass(slots=True, eq=False)
+class RemoteInstance(Instance):
+    """The manager there, as the server of one project. `remote_path` is the project's folder there."""
+
+    remote_path: str = ""
+
+    def verify(self, head: ResponseHead, body: bytes) -> bool:
+        """Whether a health answer is a good one: the line leads to nobody else."""
+        answer = launch.decode_health(body)
+        return head.status == 200 and answer is not None and answer.ok
+
+    async def check(self, deadline_s: float, now: float) -> bytes:
+        """Request its health, see `Instance.check`."""
+        return await Instance.check(self, max(deadline_s, HEALTH_S), now)  # `super` fails with slots
+
+    def credentials(self) -> tuple[bytes, bytes]:
+        """The header that every request has: the project's folder instead of a secret."""
+        return headers.WORKSPACE_CWD.encode(), headers.encode_value(self.remote_path).encode()
 
 
 class RemoteSupervisor:
@@ -79,9 +103,9 @@ class RemoteSupervisor:
         self._log = logger(workspace=workspace)
 
     @property
-    def place(self) -> tuple[str, str]:
-        """The addresses of the host and of the root."""
-        return str(self.address.host), self.root
+    def remote(self) -> RemoteSupervisor:
+        """It stands for a server on another host."""
+        return self
 
     # -- used by callers ------------------------------------------------------------------------------------
 
@@ -122,9 +146,10 @@ class RemoteSupervisor:
         return self.ready_now() is not None
 
     @property
-    def holds_line(self) -> bool:
-        """Whether the line is made again for this project when it was cut."""
-        return isinstance(self.link, Link) and self._on_line_change in self.link.on_change
+    def is_held(self) -> bool:
+        """Whether the manager there serves it, or the line is made again for it when it was cut."""
+        is_awaited = isinstance(self.link, Link) and self._on_line_change in self.link.on_change
+        return self.instance is not None or is_awaited
 
     def replace(self, instance: Instance, why: str) -> None:
         """The manager there replaces its servers itself."""
@@ -179,6 +204,12 @@ class RemoteSupervisor:
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
         return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"{host} says: {printable(said, width=MAX_SAID)}")
 
+    async def use_link(self, link: Link | Refusal) -> None:
+        """Reach the host over another line from now on: it was added again, perhaps with another command."""
+        if self.link is not link:
+            await self.stop()
+            self.link = link
+
     async def adopt(self, row: InstanceRow) -> bool:
         """There is no process to adopt."""
         return False
@@ -221,9 +252,9 @@ class RemoteSupervisor:
         self._log.info("workspace.ready", host=str(link.host))
         return None
 
-    def _instance(self, link: Link) -> Instance:
+    def _instance(self, link: Link) -> RemoteInstance:
         host, port = HOST_FIELD
-        return Instance(
+        return RemoteInstance(
             str(link.host),
             self.workspace,
             (self.root,),
@@ -235,6 +266,7 @@ class RemoteSupervisor:
             host=host,
             remote_path=self.address.path,
             dial=lambda make: link.dial("mcp", make),
+            connect_s=HEALTH_S,
         )
 
     def _on_line_change(self) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.remote_hosts.address import RemoteAddress
 from lm_tools_bridge.remote_hosts.far_approvals import FarApprovals
-from lm_tools_bridge.remote_hosts.far_manager import line_refusal, resolve
+from lm_tools_bridge.remote_hosts.far_manager import resolve
 from lm_tools_bridge.remote_hosts.line_failures import LineFailure
 from lm_tools_bridge.remote_hosts.link import Link
 from lm_tools_bridge.remote_hosts.projects import RemoteProjects
+from lm_tools_bridge.remote_hosts.refusals import line_refusal
 from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file.tables import WorkspaceRow
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.remote_hosts import KnownWorkspaces
 from manager.supervision.workspace import Workspace
 
 VALID_S: Final = 60.0
@@ -25,21 +27,8 @@ VALID_S: Final = 60.0
 MAX_CACHED: Final = 1024
 
 
-class KnownWorkspaces(Protocol):
-    """The table of all workspaces, as far as it is needed here."""
-
-    def __iter__(self) -> Iterator[Workspace]:
-        """All workspaces."""
-
-    def get(self, identity: str) -> Workspace | None:
-        """The workspace with this id."""
-
-    async def add(self, identity: str, root: str, supervisor: RemoteSupervisor) -> Workspace:
-        """Make a workspace known."""
-
-
 class RemoteWorkspaces:
-    """The workspaces of a table that are on other hosts."""
+    """The workspaces of a table that are on other hosts (`manager/supervision/remote_hosts.py`)."""
 
     def __init__(self, workspaces: KnownWorkspaces, dependencies: Dependencies) -> None:
         folders = dependencies.folders
@@ -54,6 +43,18 @@ class RemoteWorkspaces:
         """The lines to hosts that were used since the start."""
         return iter(self._projects)
 
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines to hosts that were used since the start, for status."""
+        return [link.as_json() for link in self.links()]
+
+    async def change_lines(self, connect: str | None, renew: str | None) -> None:
+        """End the lines to removed hosts; renew and make those to the hosts of these names."""
+        await self.forget_removed()
+        if renew is not None:
+            await self.renew(renew)
+        if connect is not None:
+            await self.connect(connect)
+
     async def connect(self, name: str) -> None:
         """Make a line to the host of this name, if the user has added one."""
         found = await self._projects.address_of(f"{name}:/")
@@ -63,8 +64,7 @@ class RemoteWorkspaces:
     async def renew(self, name: str) -> None:
         """End the line to the host of this name, unless calls are in flight: the next one is made anew."""
         for link in [one for one in self.links() if one.name == name]:
-            users = (one for one in self._workspaces if one.remote is not None and one.remote.link is link)
-            if not any(one.supervisor.figures.in_flight for one in users):
+            if not any(one.figures.in_flight for one in self._servers() if one.link is link):
                 await link.disconnect()
 
     async def forget_removed(self) -> None:
@@ -97,9 +97,8 @@ class RemoteWorkspaces:
         match = await resolve(link, address)
         if isinstance(match, Refusal):
             return match
-        workspace = await self._known(RemoteAddress(address.host, match.workspace_folders[0]), link)
-        if workspace.remote is not None:
-            workspace.remote.far_id = match.workspace
+        root = RemoteAddress(address.host, match.workspace_folders[0])
+        workspace = await self._known(root, link, match.workspace)
         if len(self._cached) >= MAX_CACHED:
             self._cached.clear()
         self._cached[text] = (self._dependencies.now(), workspace)
@@ -112,11 +111,11 @@ class RemoteWorkspaces:
 
     def with_far_id(self, far_id: str) -> Workspace | None:
         """The only workspace that has this id at the manager of its host."""
-        found = [one for one in self._workspaces if one.remote is not None and one.remote.far_id == far_id]
-        return found[0] if len(found) == 1 else None
+        servers = [server for server in self._servers() if server.far_id == far_id]
+        return self._workspaces.get(servers[0].workspace) if len(servers) == 1 else None
 
-    async def supervisor(self, row: WorkspaceRow) -> RemoteSupervisor | None:
-        """What stands for the server of a workspace of the previous manager; None if it is a local one."""
+    async def restore(self, row: WorkspaceRow) -> RemoteSupervisor | None:
+        """What stands for the server of a workspace of the previous manager; None if it is on no host."""
         return await self._projects.supervisor(row.id, row.root)
 
     async def close(self) -> None:
@@ -126,31 +125,34 @@ class RemoteWorkspaces:
     def _at(self, address: RemoteAddress) -> Workspace | None:
         return self._workspaces.get(workspace_id(str(address)))
 
-    async def _known(self, address: RemoteAddress, link: Link) -> Workspace:
+    def _servers(self) -> Iterator[RemoteSupervisor]:
+        servers = (workspace.supervisor for workspace in self._workspaces)
+        return (server for server in servers if isinstance(server, RemoteSupervisor))
+
+    async def _known(self, address: RemoteAddress, link: Link, far_id: str) -> Workspace:
         root = str(address)
         identity = workspace_id(root)
         workspace = self._workspaces.get(identity)
         if workspace is None:
-            made = RemoteSupervisor(identity, address, link, self._dependencies)
-            return await self._workspaces.add(identity, root, made)
-        if workspace.remote is not None and workspace.remote.link is not link:
-            await workspace.remote.stop()
-            workspace.remote.link = link  # added again, perhaps with another command
+            server = RemoteSupervisor(identity, address, link, self._dependencies)
+            workspace = await self._workspaces.add(identity, root, server)
+        if isinstance(workspace.supervisor, RemoteSupervisor):
+            await workspace.supervisor.use_link(link)
+            workspace.supervisor.far_id = far_id
         return workspace
 
     async def _relink(self) -> None:
         """Give projects whose line was closed, or whose host was not known, what leads there now."""
-        found = [one.remote for one in self._workspaces if one.remote is not None]
-        stale = [one for one in found if isinstance(one.link, Refusal) or one.link.is_closed]
+        stale = [one for one in self._servers() if isinstance(one.link, Refusal) or one.link.is_closed]
         links = {host: await self._projects.link_to(host) for host in {one.address.host for one in stale}}
-        for one in stale:
-            await one.stop()
-            one.link = links[one.address.host]
+        for server in stale:
+            await server.use_link(links[server.address.host])
 
     def _nearest(self, address: RemoteAddress) -> Workspace | None:
         """The known workspace that the folder lies in, while its host cannot be asked."""
-        above = [one for one in self._workspaces if one.remote and _contains(one.remote.address, address)]
-        return max(above, key=lambda one: len(one.root), default=None)
+        above = [server for server in self._servers() if _contains(server.address, address)]
+        nearest = max(above, key=lambda server: len(server.root), default=None)
+        return None if nearest is None else self._workspaces.get(nearest.workspace)
 
 
 def _contains(root: RemoteAddress, address: RemoteAddress) -> bool:

@@ -10,7 +10,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from lm_tools_bridge.remote_hosts.address import Host, Scheme
+from lm_tools_bridge.remote_hosts.address import Host
+from manager.routing.workspace.remote_address import Scheme
 
 SERVE: Final = ("remote", "serve")
 """The words of the verb that serves there."""

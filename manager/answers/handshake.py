@@ -25,6 +25,7 @@ from manager.logs.log import logger, short
 from manager.routing.discovery import handshake_result as wording
 from manager.routing.discovery.payload import Entry
 from manager.routing.state.session_table import Session
+from manager.routing.workspace.remote_address import split_root
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision import presence
 from manager.supervision.dependencies import Dependencies
@@ -148,7 +149,7 @@ class Handshakes:
             target=presence.target_of(instance),
             health=public_health(instance),
             discovery=discovery,
-            remote=None if workspace.remote is None else workspace.remote.place,
+            place=split_root(workspace.root),
         )
         return HandshakeSuccess(payload, entries)
 

@@ -25,8 +25,7 @@ def owner(exchange: Exchange, workspaces: Workspaces, claimed: object) -> Locate
         return None
     if isinstance(claimed, Located) and (remote := claimed.workspace.remote) and remote.far_id == named:
         return claimed
-    elsewhere = workspaces.on_other_hosts
-    found = workspaces.get(named) or (None if elsewhere is None else elsewhere.with_far_id(named))
+    found = workspaces.get(named) or workspaces.remote_hosts.with_far_id(named)
     return None if found is None else Located(found, WorkspaceSource.ARGUMENT)
 
 

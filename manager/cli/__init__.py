@@ -26,10 +26,6 @@ def main() -> None:
 
         if quick_status.status():
             return
-    if sys.argv[1:] == ["remote", "serve"]:
-        from lm_tools_bridge.remote_hosts.cli import serving  # each new line waits for this verb
-
-        sys.exit(serving.run())
     if COMPLETE_VARIABLE not in os.environ:
         from manager.features import run_quickly
 

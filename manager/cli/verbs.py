@@ -75,10 +75,6 @@ _SECTIONS: Final = {
     },
     "Everywhere": {
         "connect": ("manager.cli.connect", "Run as a stdio MCP server, for clients without HTTP support."),
-        "remote": (
-            "lm_tools_bridge.remote_hosts.cli.verb",
-            "Reach projects on other hosts, over ssh and in containers.",
-        ),
         "secrets": ("manager.cli.workspace.secrets", "Store tokens that servers and tools need."),
         "completion": ("manager.cli.completion.verb", "Complete words of this program in bash, zsh or fish."),
     },
@@ -200,9 +196,6 @@ FOR_ANYONE: Final[dict[str, Callable[[Given], bool]]] = {
             "connect",
             "log",
             "record status",
-            "remote list",
-            "remote serve",
-            "remote status",
             "replay",
             "secrets list",
             "serve",

@@ -86,11 +86,11 @@ def source_step(source: Mapping[str, Any], root: str) -> str:
 def _login_step(source: str, root: str) -> str:
     """How to sign in: on the project's own host, which keeps the login."""
     # loaded here: `lmtb status` is quick because it loads so little
-    from lm_tools_bridge.remote_hosts.address import RemoteAddress, parse_address  # noqa: PLC0415  see above
+    from manager.routing.workspace.remote_address import split_root  # noqa: PLC0415  see above
 
-    address = parse_address(root, {})
+    place = split_root(root)
     entry = shlex.quote(source.partition(":")[2])
-    if isinstance(address, RemoteAddress):
-        there = f"lmtb servers login {entry} --cwd {shlex.quote(address.path)}"
+    if place is not None:
+        there = f"lmtb servers login {entry} --cwd {shlex.quote(place.path)}"
         return f"sign in on its host, at a terminal there, with: {there}"
     return f"sign in with: lmtb servers login {entry} --cwd {shlex.quote(root)}"

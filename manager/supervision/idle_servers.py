@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Collection
 
 from manager.logs.log import logger
-from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 
 
@@ -26,14 +25,10 @@ async def stop_idle(workspaces: Workspaces, busy: Collection[str], limit_s: floa
         is_used = workspace.id in busy or figures.streams
         if figures.in_flight or figures.tasks or (is_used and not (instance and instance.is_outdated)):
             workspace.used_at = now
-        elif limit_s and (instance or _holds_line(workspace)) and now - workspace.used_at >= limit_s:
+        elif limit_s and supervisor.is_held and now - workspace.used_at >= limit_s:
             logger().info("workspace.idle", workspace=workspace.id)
             idle.append(supervisor)
     # concurrently: ten servers that ignore SIGTERM must not delay the watchdog
     await asyncio.gather(*(supervisor.stop() for supervisor in idle))
-    if limit_s and workspaces.on_other_hosts is not None:
-        await workspaces.on_other_hosts.disconnect_idle(limit_s, now)
-
-
-def _holds_line(workspace: Workspace) -> bool:
-    return workspace.remote is not None and workspace.remote.holds_line
+    if limit_s:
+        await workspaces.remote_hosts.disconnect_idle(limit_s, now)

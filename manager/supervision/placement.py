@@ -23,9 +23,10 @@ class Placement(NamedTuple):
 def folder_in(workspace: Workspace, path: str) -> str:
     """A real path relative to the root of its workspace, with `/`; empty for the root itself.
 
-    Also empty where it does not lie below the root: in a further folder of a `.code-workspace` file.
+    Also empty where it does not lie below the root: in a further folder of a `.code-workspace` file. The path
+    of a project on another host is always its root.
     """
     below = workspace.root.rstrip(os.sep) + os.sep  # not `pathlib`: this is read with every call
-    if workspace.remote is not None or not path.startswith(below):
+    if not path.startswith(below):
         return ""
     return path[len(below) :].replace(os.sep, "/")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import RETRY_STEP, Reason, Refusal
-from lm_tools_bridge.remote_hosts.address import Host
 from manager.configuration.budgets import MAX_HANGING_LOOKUPS
 from manager.disk.disk_lookups import DEADLINE_S
 from manager.disk.folder import CwdProblem, CwdProblemKind
@@ -119,16 +117,4 @@ def server_offline(
         delivered="no",
         retry_after_ms=retry_after_ms,
         details=details,
-    )
-
-
-def not_added(host: Host) -> Refusal:
-    """The refusal for a host that the user has not added."""
-    name = re.sub(r"[^A-Za-z0-9]+", "-", host.name).strip("-")[:32]
-    return Refusal(
-        Reason.HOST_NOT_ADDED,
-        f"host not added: {host}",
-        f"ask the user whether to connect to it; if so, the user runs: lmtb remote add {name} {host}/",
-        delivered="no",
-        details={"host": str(host)},
     )

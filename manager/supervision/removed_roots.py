@@ -75,7 +75,7 @@ class RemovedRoots:
 
     async def look(self) -> None:
         """Look once at every folder, and stop the servers of those that are gone."""
-        running = [one for one in self._workspaces if one.remote is None and one.supervisor.instance]
+        running = [one for one in self._workspaces if one.supervisor.instance]
         ids = {one.id for one in running}
         self._watched = {key: watched for key, watched in self._watched.items() if key in ids}
         await asyncio.gather(*(self._look_at(one) for one in running))

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from manager.disk.folder import FolderIdentity
-from manager.supervision.server.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
+from manager.supervision.project_server import ProjectServer, RemoteServer
 
 
 @dataclass(slots=True, eq=False)
@@ -23,18 +19,18 @@ class Workspace:
         used_at: time of the last use, in monotonic seconds.
         moved_to: where the folder was when it was missing from its place; None if unknown.
         root_check: the root check that runs in the background.
-        remote: what stands for the server of a project on another host; None for one on this machine.
+        remote: its server if it is on another host; None if its root is a folder of this machine.
     """
 
     id: str
     root: str
-    supervisor: Supervisor | RemoteSupervisor
+    supervisor: ProjectServer
     identity: FolderIdentity | None = None
     seen_at: float = float("-inf")
     used_at: float = 0.0
     moved_to: str | None = None
     root_check: asyncio.Task[bool] | None = None
-    remote: RemoteSupervisor | None = field(init=False)
+    remote: RemoteServer | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.remote = None if isinstance(self.supervisor, Supervisor) else self.supervisor
+        self.remote = self.supervisor.remote

@@ -9,28 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.remote_hosts.address import looks_remote
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
 from manager.logs.log import logger
 from manager.routing.workspace.cwd import NoCwd, parse_cwd
 from manager.routing.workspace.matching import KnownRoot, Match, match
+from manager.routing.workspace.remote_address import may_be_remote
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file.tables import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.placement import Placement
+from manager.supervision.project_server import ProjectServer
 from manager.supervision.refusals import is_utf8, refused_cwd, workspace_gone
 from manager.supervision.registration.registered_servers import RegisteredServers
+from manager.supervision.remote_hosts import MakeRemoteHosts, NoRemoteHosts, RemoteHosts
 from manager.supervision.server.instance import Instance
 from manager.supervision.server.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
-
-if TYPE_CHECKING:
-    from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
-    from lm_tools_bridge.remote_hosts.remote_workspaces import RemoteWorkspaces
 
 ROOT_CHECK_S: Final = 1.0
 """How long the result of a root check (does the folder still exist?) is valid."""
@@ -55,6 +53,7 @@ class Workspaces:
         *,
         home: Path | None,
         windows: bool,
+        make_remote_hosts: MakeRemoteHosts | None = None,
     ) -> None:
         self._dependencies = dependencies
         self._examiner = examiner
@@ -63,8 +62,9 @@ class Workspaces:
         self._windows = windows
         self._by_id: dict[str, Workspace] = {}
         self._recent: dict[str, tuple[float, Placement]] = {}
-        self.on_other_hosts: RemoteWorkspaces | None = None
-        """Those on other hosts; None until there is one."""
+        self.remote_hosts: RemoteHosts = (
+            NoRemoteHosts() if make_remote_hosts is None else make_remote_hosts(self, dependencies)
+        )
 
     def __iter__(self) -> Iterator[Workspace]:
         return iter(self._by_id.values())
@@ -99,8 +99,8 @@ class Workspaces:
         now = self._dependencies.now()
         if ambient and isinstance(text, str) and (known := self.cached(text)) is not None:
             return known
-        if isinstance(text, str) and looks_remote(text):
-            remote = await self.other_hosts().find(text, urgent=not ambient)
+        if isinstance(text, str) and may_be_remote(text):
+            remote = await self.remote_hosts.find(text, urgent=not ambient)
             if remote is not None:
                 return Placement(remote, remote.root) if isinstance(remote, Workspace) else remote
         candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
@@ -126,22 +126,10 @@ class Workspaces:
     def cached(self, text: str) -> Placement | None:
         """Where an ambient folder lies if that was looked up less than `ROOT_CHECK_S` ago, else None."""
         looked_at, placement = self._recent.get(text, _NEVER)
-        if placement is None and self.on_other_hosts is not None:
-            workspace = self.on_other_hosts.cached(text)
+        if placement is None:
+            workspace = self.remote_hosts.cached(text)
             return None if workspace is None else Placement(workspace, workspace.root)
         return placement if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
-
-    def lines(self) -> list[dict[str, Any]]:
-        """The lines to other hosts, for status."""
-        return [] if self.on_other_hosts is None else [one.as_json() for one in self.on_other_hosts.links()]
-
-    def other_hosts(self) -> RemoteWorkspaces:
-        """The workspaces on other hosts."""
-        if self.on_other_hosts is None:
-            from lm_tools_bridge.remote_hosts.remote_workspaces import RemoteWorkspaces  # noqa: PLC0415  most users have none
-
-            self.on_other_hosts = RemoteWorkspaces(self, self._dependencies)
-        return self.on_other_hosts
 
     async def _find(self, facts: FolderFacts, text: str) -> Workspace | Refusal:
         if not is_utf8(facts.folder):  # JSON cannot name it: neither launch instructions nor answers
@@ -215,15 +203,15 @@ class Workspaces:
         await self._check_root(workspace)
         return workspace
 
-    async def add(self, identity: str, root: str, supervisor: Supervisor | RemoteSupervisor) -> Workspace:
+    async def add(self, identity: str, root: str, server: ProjectServer) -> Workspace:
         """Make a workspace known, and save that."""
-        workspace = self._add(identity, root, supervisor)
+        workspace = self._add(identity, root, server)
         await self._dependencies.store.save_workspace(WorkspaceRow(identity, root))
         logger().info("workspace.known", workspace=identity)
         return workspace
 
-    def _add(self, identity: str, root: str, supervisor: Supervisor | RemoteSupervisor) -> Workspace:
-        workspace = Workspace(identity, root, supervisor, used_at=self._dependencies.now())
+    def _add(self, identity: str, root: str, server: ProjectServer) -> Workspace:
+        workspace = Workspace(identity, root, server, used_at=self._dependencies.now())
         self._by_id[identity] = workspace
         return workspace
 
@@ -241,7 +229,7 @@ class Workspaces:
         `Supervisor.ready` says what `urgent` means, `RegisteredServers.ready` what `is_pure` means.
         """
         workspace.used_at = self._dependencies.now()
-        if workspace.remote is not None:
+        if workspace.remote is not None:  # no folder of this machine to check, no program to register for it
             return await workspace.remote.ready(urgent=urgent)
         if not await self._is_there(workspace):
             workspace.moved_to = workspace.supervisor.moved_to or workspace.moved_to
@@ -289,12 +277,19 @@ class Workspaces:
     async def restore(self, loaded: Loaded) -> None:
         """Load the workspaces of the previous manager and adopt the servers that still run."""
         for row in loaded.workspaces:
-            remote = await self.other_hosts().supervisor(row) if looks_remote(row.root) else None
-            self._add(row.id, row.root, remote or Supervisor(row.id, row.root, self._dependencies))
+            server = await self._restored_server(row)
+            if server is not None:
+                self._add(row.id, row.root, server)
         checks = (self._check_root(workspace) for workspace in self if workspace.remote is None)
         await asyncio.gather(self.registered_servers.restore(loaded.registered), *checks)
         found = ((self._by_id.get(row.workspace), row) for row in loaded.instances)
         await asyncio.gather(*(one.supervisor.adopt(row) for one, row in found if one is not None))
+
+    async def _restored_server(self, row: WorkspaceRow) -> ProjectServer | None:
+        """The server of a workspace of the previous manager; None if its host cannot be reached any more."""
+        if may_be_remote(row.root):
+            return await self.remote_hosts.restore(row)
+        return Supervisor(row.id, row.root, self._dependencies)
 
     async def forget(self, workspace: Workspace) -> None:
         """Remove a workspace whose folder is gone from the table and the state file."""
@@ -306,5 +301,4 @@ class Workspaces:
         """Stop all servers that the manager started; with `keep` leave them running for the next manager."""
         await asyncio.gather(*(one.root_check for one in self if one.root_check), return_exceptions=True)
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))
-        if self.on_other_hosts is not None:
-            await self.on_other_hosts.close()
+        await self.remote_hosts.close()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lm_tools_bridge.remote_hosts.address import looks_remote
+from manager.routing.workspace.remote_address import may_be_remote
 from manager.status_reading.responses import TRUST_PENDING, objects
 from manager.status_reading.tool_rows import context_cost
 
@@ -85,7 +85,7 @@ def find_project(rows: Sequence[Mapping[str, Any]], workspace: str) -> Project |
         return None
     running = row.get("pid") is not None or row.get("owner") == "remote"
     root, state = str(row["root"]), str(row.get("state"))
-    return Project(workspace, root, state, running, objects(row, "sources"), looks_remote(root))
+    return Project(workspace, root, state, running, objects(row, "sources"), may_be_remote(root))
 
 
 def needs_trust(answer: Mapping[str, Any]) -> bool:

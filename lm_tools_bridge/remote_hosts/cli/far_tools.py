@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lm_tools_bridge.remote_hosts.address import looks_remote
 from lm_tools_bridge.terminal.command_line import Failure, is_json, print_json, say
 from lm_tools_bridge.text.printable import printable
 from manager.cli.output.manager_access import ask_about
+from manager.routing.workspace.remote_address import may_be_remote
 from manager.status_reading.tool_rows import EFFECTS, LISTED
 
 TARGET = "/tools/change"
@@ -21,7 +21,7 @@ _BECAME = {"not_changed": "was not changed", "change_unknown": "may have been ch
 
 def is_elsewhere(place: Path | None) -> bool:
     """Whether a folder at the command line is on another host."""
-    return place is not None and looks_remote(str(place))
+    return place is not None and may_be_remote(str(place))
 
 
 def change_tool(place: Path | str, tool: str, change: str) -> dict[str, Any]:

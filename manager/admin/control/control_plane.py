@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from lm_tools_bridge.machine.peers.confined_process import is_confined_peer
@@ -17,7 +17,6 @@ from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
-from lm_tools_bridge.remote_hosts.address import looks_remote
 from manager import __version__
 from manager.admin.control.services import (
     ListedInstance,
@@ -77,25 +76,6 @@ class ControlPlane:
         if self.open_tunnel is None:
             raise OSError("there are no such sockets on this system")
         return await self.open_tunnel()
-
-    async def lines(
-        self, *, connect: str | None = None, renew: str | None = None, forget: bool = False
-    ) -> list[dict[str, Any]]:
-        """The lines to other hosts.
-
-        Args:
-            connect: the name of a host to which a line is made first.
-            renew: the name of a host whose line ends, unless calls are in flight there.
-            forget: whether lines end whose host the user has removed or described anew.
-        """
-        if connect is not None or renew is not None or forget:
-            elsewhere = self.workspaces.other_hosts()
-            await elsewhere.forget_removed()
-            if renew is not None:
-                await elsewhere.renew(renew)
-            if connect is not None:
-                await elsewhere.connect(connect)
-        return self.workspaces.lines()
 
     def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
         """Whether the peer is this user, and no confined script. Admission has checked those on the port."""
@@ -195,7 +175,7 @@ class ControlPlane:
             starts: whether the server is started for it; requests about calls start none.
         """
         is_about_calls = ask in _START_NONE
-        found = (self._elsewhere(cwd) if is_about_calls else None) or await self._found(cwd)
+        found = (self._remote_root(cwd) if is_about_calls else None) or await self._found(cwd)
         if isinstance(found, Refusal):
             return found
         if found.remote is not None:
@@ -230,9 +210,10 @@ class ControlPlane:
             return found
         return None if found.remote is None else await found.remote.change(target, members)
 
-    def _elsewhere(self, cwd: str) -> Workspace | None:
-        """The project on another host with this root, without asking that host."""
-        return self.workspaces.get(workspace_id(cwd)) if looks_remote(cwd) else None
+    def _remote_root(self, cwd: str) -> Workspace | None:
+        """The known project on another host with this root, which is found without asking that host."""
+        workspace = self.workspaces.get(workspace_id(cwd))
+        return None if workspace is None or workspace.remote is None else workspace
 
     async def _found(self, cwd: str) -> Workspace | Refusal:
         found = await self.workspaces.find(cwd, ambient=False)

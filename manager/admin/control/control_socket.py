@@ -28,7 +28,6 @@ from manager.admin.control.control_messages import (
     method_not_allowed,
     read_object,
     refusal,
-    refuse_own_child,
     success,
 )
 from manager.admin.control.decisions import decisions_by_persons
@@ -93,7 +92,6 @@ def control_routes(services: Services, renewals: Renewals) -> list[web.RouteDef]
         web.post("/stop_call", control.stop_call),
         web.post("/shutdown", _parsed(Shutdown.parse, control.shutdown)),
         web.post("/tunnel", control.tunnel),
-        web.post("/lines", control.lines),
         web.post("/restart", _parsed(Shutdown.parse, control.restart)),
     ]
 
@@ -220,22 +218,6 @@ class _Control:
             return success(path=str(await self._services.tunnel()))
         except OSError as error:
             return refusal(503, "no_tunnel", message=str(error))
-
-    async def lines(self, request: web.Request) -> web.Response:
-        """The lines to other hosts; one is made first if its host is named, others end if that is asked.
-
-        Programs that we started may only list them.
-        """
-        payload = await read_object(request)
-        if isinstance(payload, web.Response):
-            return payload
-        if payload and (refused := await refuse_own_child(request)) is not None:
-            return refused
-        connect, renew = (
-            name if isinstance(name, str) else None for name in map(payload.get, ("connect", "renew"))
-        )
-        found = await self._services.lines(connect=connect, renew=renew, forget=payload.get("forget") is True)
-        return success(lines=found)
 
     async def shutdown(self, message: Shutdown) -> web.Response:
         version = self._services.status().version

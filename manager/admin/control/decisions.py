@@ -28,8 +28,6 @@ FOR_ANYONE: Final = frozenset(
         "POST /restart_sources",
         # has what ended written, so that it can be read
         "POST /recorded/write",
-        # lists the lines to other hosts; its handler refuses changes
-        "POST /lines",
         # what browsers see first, which any program of the user may read
         "GET /",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -108,17 +108,6 @@ class Services(Protocol):
 
         Raises:
             OSError: that is impossible.
-        """
-
-    async def lines(
-        self, *, connect: str | None = None, renew: str | None = None, forget: bool = False
-    ) -> list[dict[str, Any]]:
-        """The lines to other hosts, for people.
-
-        Args:
-            connect: the name of a host to which a line is made first.
-            renew: the name of a host whose line ends, unless calls are in flight on it.
-            forget: whether lines to hosts that the user has removed are ended first.
         """
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:

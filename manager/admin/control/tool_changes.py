@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from lm_tools_bridge.protocol.errors import Refusal
-from lm_tools_bridge.remote_hosts.address import RemoteAddress, parse_address
 from lm_tools_bridge.text.printable import printable
 from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.project_command import CHANGES, ServerCommand
 from manager.admin.control.services import Services
 from manager.disk.folder import CwdProblem
 from manager.http import lazy_aiohttp as web
+from manager.routing.workspace.remote_address import split_root
 from manager.status_reading.responses import json_object
 from manager.status_reading.tool_rows import VISIBILITIES
 
@@ -109,10 +109,10 @@ def changed_there(answer: bytes | Refusal, root: str, about: Mapping[str, object
     """
     if isinstance(answer, Refusal):
         return NotChanged(answer.message, answer.delivered == "unknown")
-    said, address = json_object(answer), parse_address(root, {})
-    if said is None or said.get("ok") is not True or not isinstance(address, RemoteAddress):
+    said, place = json_object(answer), split_root(root)
+    if said is None or said.get("ok") is not True or place is None:
         return NotChanged("its host gave no answer that can be read", True)
-    found: dict[str, Any] = {**about, "root": root, "host": str(address.host)}
+    found: dict[str, Any] = {**about, "root": root, "host": place.host}
     for key, allowed in _MEMBERS.items():
         if key in said and said[key] in allowed:
             found[key] = said[key]

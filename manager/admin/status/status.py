@@ -93,7 +93,7 @@ class Status:
             "instanceDetails": instances,
             "workspaces": len(self._workspaces),
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
-            "lines": self._workspaces.lines(),
+            "lines": self._workspaces.remote_hosts.lines(),
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
             "approvals": self._waiting_calls.as_json(wall),
             "recorder": None if self._recorder is None else self._recorder.as_json(),

@@ -22,6 +22,7 @@ from manager.answers.listing.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import address_headers
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.routing.discovery.host_mark import host_mark
+from manager.routing.workspace.remote_address import split_root
 from manager.supervision.workspaces import Workspaces
 
 WAIT_S: Final = 8.0
@@ -60,8 +61,8 @@ class ServerDiscover:
             return None
         if isinstance(result, Failure) or "capabilities" not in result:
             return None
-        remote = located.workspace.remote
-        return result if remote is None else _marked(result, host_mark(*remote.place))
+        place = split_root(located.workspace.root)
+        return result if place is None else _marked(result, host_mark(place))
 
 
 def _marked(result: DiscoverResult, mark: str) -> DiscoverResult:

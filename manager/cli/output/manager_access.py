@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.remote_hosts.address import looks_remote
 from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
+from manager.routing.workspace.remote_address import may_be_remote
 
 SERVER_ANSWER_S: Final = 75.0
 """Longest wait for a workspace server that has to be started first."""
@@ -61,7 +61,7 @@ def current_folder(path: Path | str | None) -> str:
 
     An address on another host stays as it is.
     """
-    if path is not None and looks_remote(str(path)):
+    if path is not None and may_be_remote(str(path)):
         return str(path)
     try:
         folder = str(Path(path or ".").absolute())

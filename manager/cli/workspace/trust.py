@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from lm_tools_bridge.remote_hosts.address import looks_remote
 from lm_tools_bridge.terminal.command_line import json_option, say
 from manager.cli.completion import suggestions
 from manager.cli.output.source_warming import warm_sources
 from manager.cli.workspace_command import root_of, run, run_and_wait
+from manager.routing.workspace.remote_address import may_be_remote
 
 _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 
@@ -55,7 +55,7 @@ def trust(
     if list_all:
         run("trust", "--list", *flags)
     words = () if path is None else (path, *names)
-    if path is not None and looks_remote(path):
+    if path is not None and may_be_remote(path):
         sys.exit(_run_there("trust", path, [*flags, *(["--json"] if as_json else [])], names))
     has_path = path is not None and _is_path(path)
     root, items = root_of(Path(words[0]) if has_path else None), words[1:] if has_path else words
@@ -90,6 +90,6 @@ def _silent(line: str) -> None:
 @json_option
 def untrust(path: Path | None, as_json: bool) -> None:
     """Revoke trust: nothing that this project brings along runs any more."""
-    if path is not None and looks_remote(str(path)):
+    if path is not None and may_be_remote(str(path)):
         sys.exit(_run_there("untrust", str(path), ["--json"] if as_json else []))
     run("untrust", root_of(path))

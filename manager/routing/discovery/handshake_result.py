@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.protocol import names
 from manager.routing.discovery.host_mark import remote_step
+from manager.routing.workspace.remote_address import RemoteRoot
 
 CODE_STEP: Final = (
     "For code use lm_findSymbol, lm_references and lm_fileOutline rather than searching its text, and call"
@@ -24,7 +25,7 @@ def payload(
     target: Mapping[str, Any],
     health: Mapping[str, Any],
     discovery: Mapping[str, Any],
-    remote: tuple[str, str] | None = None,
+    place: RemoteRoot | None = None,
 ) -> dict[str, Any]:
     """The structured content.
 
@@ -33,16 +34,16 @@ def payload(
         target: `{sessionId, host, port, workspaceFolders, workspaceFile}` of the running server.
         health: its health answer, without the nonce.
         discovery: what the workspace offers (`payload.py`).
-        remote: the addresses of its host and of its root, if it is on another host.
+        place: where it is, if it is on another host.
     """
-    steps = [] if remote is None else [remote_step(*remote)]
+    steps = [] if place is None else [remote_step(place)]
     bound = session_id is not None
     return {
         "ok": True,
         **({"mcpSessionId": session_id} if bound else {}),
         "workspace": workspace,
         "cwd": cwd,
-        **({} if remote is None else {"host": remote[0]}),
+        **({} if place is None else {"host": place.host}),
         "target": target,
         "online": True,
         "health": {"ok": True, "status": 200, "data": health},

@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.remote_hosts.address import SCHEMES, looks_remote
 from manager.disk.folder import CwdProblemKind
+from manager.routing.workspace.remote_address import is_remote_address
 
 MAX_SHOWN: Final = 300
 """Longest text of a claim that users are shown, in characters."""
@@ -122,9 +122,9 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     def remote_claim(self) -> Claim | None:
         """The address of a project on another host in query or header."""
-        if self.query is not None and _is_remote(self.query):
+        if self.query is not None and is_remote_address(self.query):
             return Claim(WorkspaceSource.QUERY, self.query)
-        if self.header is not None and _is_remote(self.header):
+        if self.header is not None and is_remote_address(self.header):
             return Claim(WorkspaceSource.HEADER, self.header)
         return None
 
@@ -146,12 +146,6 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         }
         texts = {name: text[:MAX_SHOWN] for name, text in members.items() if text is not None}
         return {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
-
-
-def _is_remote(text: str) -> bool:
-    """Whether a text is an address on another host, and not a URI of an editor, such as `vscode-remote://`."""
-    scheme, separator, _ = text.strip().partition("://")
-    return looks_remote(text) and (not separator or scheme.lower() in SCHEMES)
 
 
 @lru_cache(maxsize=256)  # a client repeats its claims with every call

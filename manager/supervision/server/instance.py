@@ -25,8 +25,6 @@ Owner = Literal["manager", "external", "remote"]
 """Who runs the server: this manager, another program of the user, or the manager on another host."""
 HOST: Final = "127.0.0.1"
 CONNECT_S: Final = 5.0
-REMOTE_CONNECT_S: Final = 20.0
-"""Longest time for connecting and verifying: on another host, the manager may have to start."""
 
 
 @dataclass(slots=True)
@@ -66,7 +64,7 @@ class Instance:
     """One run of a workspace server. Times are monotonic seconds.
 
     `health` is the JSON text of the last health answer, `last_ok` its time and `latency_s` its duration.
-    `remote_path` is the folder of a project on another host, whose manager is reached by `dial`.
+    `dial` replaces connecting to its port, within `connect_s` seconds.
     """
 
     id: str
@@ -86,8 +84,8 @@ class Instance:
     health: bytes = b"{}"
     last_ok: float | None = None
     latency_s: float | None = None
-    remote_path: str | None = None
     dial: Dial | None = None
+    connect_s: float = CONNECT_S
 
     def __post_init__(self) -> None:
         self.pool = Pool(
@@ -97,7 +95,7 @@ class Instance:
             verify_path=names.HEALTH_PATH.encode(),
             on_out_of_step=self._report_out_of_step,
             dial=self.dial,
-            connect_timeout=CONNECT_S if self.dial is None else REMOTE_CONNECT_S,
+            connect_timeout=self.connect_s,
         )
 
     @property
@@ -112,8 +110,6 @@ class Instance:
             UpstreamFailure: it is this instance, but it reports that it is not healthy.
         """
         answer = launch.decode_health(body)
-        if self.remote_path is not None:  # the line leads to nobody else
-            return head.status == 200 and answer is not None and answer.ok
         if answer is None or answer.nonce != self.nonce:
             return False
         if head.status != 200 or not answer.ok:
@@ -152,17 +148,10 @@ class Instance:
             UpstreamFailure: it did not answer in time, or another process answered.
         """
         secret = (self.credentials(),) if self.owner == "manager" else ()
-        if self.remote_path is not None:
-            deadline_s = max(deadline_s, REMOTE_CONNECT_S)
         _, body = await self.pool.probe(deadline_s, secret)
         self.health, self.last_ok = body, now
         return body
 
     def credentials(self) -> tuple[bytes, bytes]:
-        """The header that every route requires. Without it, health tells only the server's identity.
-
-        A manager on another host gets the project's folder instead of a secret.
-        """
-        if self.remote_path is not None:
-            return headers.WORKSPACE_CWD.encode(), headers.encode_value(self.remote_path).encode()
+        """The header that every route requires. Without it, health tells only the server's identity."""
         return headers.SECRET.encode(), self.secret.encode()

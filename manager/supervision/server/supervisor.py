@@ -113,6 +113,15 @@ class Supervisor:
             return False
         return self.lifecycle.is_serving and self.instance.is_alive
 
+    @property
+    def remote(self) -> None:
+        """It runs on this machine."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a server runs."""
+        return self.instance is not None
+
     def replace(self, instance: Instance, why: str) -> None:
         """Kill a server that does not answer. The next one starts without back-off once it has exited."""
         if self.instance is instance and instance.process is not None:

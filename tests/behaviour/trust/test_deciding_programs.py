@@ -23,6 +23,7 @@ from aiohttp import web
 
 from lm_tools_bridge.page import routes as page_routes
 from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.remote_hosts import daemon_part as remote_hosts
 from lm_tools_bridge.team import team
 from manager.admin.control.control_socket import make_control_app
 from manager.admin.control.decisions import FOR_ANYONE
@@ -58,7 +59,8 @@ ME = {"name": "model", "version": "1"}
 ASKS = "requires_approval = true\n"
 YES = {"action": "accept", "content": {"approve": True}}
 REFUSALS = ("HTTP/1.1 403", "47120", "may not change secrets")
-ANYONE = {entry.replace("{offer}", "x") for entry in FOR_ANYONE | page_routes.FOR_ANYONE | team.FOR_ANYONE}
+OF_FEATURES = page_routes.FOR_ANYONE | remote_hosts.FOR_ANYONE | team.FOR_ANYONE
+ANYONE = {entry.replace("{offer}", "x") for entry in FOR_ANYONE | OF_FEATURES}
 Request = tuple[str, str, Mapping[str, str], str]
 
 

@@ -9,7 +9,6 @@ from lm_tools_bridge.remote_hosts.address import (
     InvalidAddress,
     RemoteAddress,
     is_name,
-    looks_remote,
     parse_address,
 )
 
@@ -78,11 +77,6 @@ def test_other_texts_are_no_remote_addresses(text: str) -> None:
 def test_an_address_reads_as_it_was_parsed() -> None:
     for text in ("ssh://ada@build:2222/work", "kubectl://team/pod/srv", "docker://web/"):
         assert str(parse_address(text, {})) == text
-
-
-def test_only_what_may_be_remote_is_looked_up() -> None:
-    assert all(map(looks_remote, ("ssh://a/b", "build:/x", " docker://a/b", "ssh:/a/b")))
-    assert not any(map(looks_remote, ("/a", "file:///a", "C:/a", "a:b", "", "FILE:/x")))
 
 
 def test_names_of_hosts_are_words_and_no_schemes() -> None:

@@ -13,7 +13,7 @@ import pytest
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.launch import Folders
 from lm_tools_bridge.remote_hosts.link import Link
-from lm_tools_bridge.remote_hosts.remote_workspaces import VALID_S
+from lm_tools_bridge.remote_hosts.remote_workspaces import VALID_S, RemoteWorkspaces
 from lm_tools_bridge.remote_hosts.tunnel import near_end
 from manager.admin.control.control_plane import ControlPlane
 from manager.configuration.settings import Settings
@@ -45,8 +45,16 @@ class Scene:
         dependencies = Dependencies(Settings(), store, folder, {}, folders, now=lambda: self.now)
         examiner = FolderExaminer()
         registered = RegisteredServers(dependencies, examiner)
-        self.workspaces = Workspaces(dependencies, examiner, registered, home=None, windows=False)
-        self.hosts = self.workspaces.other_hosts()
+        self.workspaces = Workspaces(
+            dependencies,
+            examiner,
+            registered,
+            home=None,
+            windows=False,
+            make_remote_hosts=RemoteWorkspaces,
+        )
+        assert isinstance(self.workspaces.remote_hosts, RemoteWorkspaces)
+        self.hosts = self.workspaces.remote_hosts
         self.file.write_text(ADDED)
 
     async def find(self, url: str = URL) -> Workspace | Refusal:

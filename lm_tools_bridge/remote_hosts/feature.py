@@ -1,0 +1,33 @@
+"""Adds projects on other hosts to the daemon, and the verb `lmtb remote`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from manager.features import DaemonPart, DaemonStart, Verb
+
+VERBS: Final = (
+    Verb(
+        "remote",
+        "lm_tools_bridge.remote_hosts.cli.verb",
+        "Reach projects on other hosts, over ssh and in containers.",
+        section="Everywhere",
+        after="connect",
+        for_anyone=("remote list", "remote serve", "remote status"),
+    ),
+)
+
+
+def make_part(_: DaemonStart) -> DaemonPart:
+    """The projects on other hosts of this manager's user."""
+    from lm_tools_bridge.remote_hosts.daemon_part import RemoteHostsPart
+
+    return RemoteHostsPart()
+
+
+def run_quickly() -> None:
+    """Serve a line: each new one waits for this verb."""
+    from lm_tools_bridge.remote_hosts.cli import serving
+
+    sys.exit(serving.run())

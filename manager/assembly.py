@@ -6,20 +6,16 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.protocol.internal.launch import Folders
 from lm_tools_bridge.recorder.recorder import Limits, Recorder
 from lm_tools_bridge.recorder.retention import DAY_S
 from lm_tools_bridge.text.redaction import hide
-from lm_tools_bridge.text.redactor import Redactor, hidden_keys
-from lm_tools_bridge.tokens.control import TokenControl
-from lm_tools_bridge.tokens.gate import TokenGate
-from lm_tools_bridge.tokens.own_token import remove_own_token, renew_own_token
+from lm_tools_bridge.text.redactor import hidden_keys
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.services import StartedBy
 from manager.admin.metrics.measures import Measures
@@ -40,9 +36,9 @@ from manager.endpoints.session_requests import SessionEndpoint
 from manager.endpoints.stateless import StatelessEndpoint
 from manager.features import DaemonPart, DaemonStart, make_parts, make_remote_hosts
 from manager.forwarding.forward import Forwarder
+from manager.guests import ClosedGate, GuestGate
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
-from manager.logs.log import logger
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
 from manager.sessions.client_processes import ClientProcesses
@@ -56,6 +52,7 @@ from manager.supervision.processes.environment import SECRETS
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
+from manager.waiting_calls import NobodyAnswers, WaitingCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +69,8 @@ class Parts:
     control: ControlPlane
     status: Status
     measures: Measures
-    tokens: TokenGate
-    token_control: TokenControl
-    approvals: ApprovalBoard
+    guest_gate: GuestGate | None
+    waiting_calls: WaitingCalls
     features: Mapping[str, DaemonPart]
     installation: Installation
     buffers: ByteBudget
@@ -114,9 +110,7 @@ def assemble(
     fork_server = ForkServerSupervisor(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
-    approvals = ApprovalBoard(
-        Redactor(hidden_keys(settings.record_hidden_keys)).counted_text, settings.approval_wait_s
-    )
+    waiting_calls = next(filter(None, (part.waiting_calls() for part in features.values())), NobodyAnswers())
     recorder = _recorder(settings, paths) if settings.record_calls else None
     dependencies = Dependencies(
         settings,
@@ -127,7 +121,7 @@ def assemble(
         port,
         fork_server,
         installation,
-        approvals,
+        waiting_calls,
         None if recorder is None else recorder.record,
     )
     examiner = FolderExaminer()
@@ -155,13 +149,12 @@ def assemble(
     server_discover = ServerDiscover(workspaces, catalog, adaptation)
     clients = RecentClients()
     client_processes = ClientProcesses()
-    tokens = _tokens(settings, paths)
     upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
     lists.before_list = upstream_subscriptions.listen_first
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)
     routes = McpRoutes(
         dispatch,
-        SessionEndpoint(session_manager, dispatch, server_discover, preferences, settings, approvals),
+        SessionEndpoint(session_manager, dispatch, server_discover, preferences, settings, waiting_calls),
         StatelessEndpoint(dispatch, server_discover, streams_end),
         settings,
         profiles,
@@ -169,8 +162,6 @@ def assemble(
         clients=clients,
         client_processes=client_processes,
     )
-    control = ControlPlane(port, workspaces, registered_servers, stop, started_by, os.environ.get("PATH"))
-    approvals.services = control
     return Parts(
         store,
         registered_servers,
@@ -179,7 +170,7 @@ def assemble(
         session_manager,
         upstream_subscriptions,
         routes,
-        control,
+        ControlPlane(port, workspaces, registered_servers, stop, started_by, os.environ.get("PATH")),
         Status(
             workspaces,
             registered_servers,
@@ -190,13 +181,12 @@ def assemble(
             installation,
             address,
             recorder,
-            approvals,
+            waiting_calls,
             client_processes.notice_ends,
         ),
         Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
-        tokens,
-        TokenControl(tokens, session_manager),
-        approvals,
+        _guest_gate(settings, features.values()),
+        waiting_calls,
         features,
         installation,
         forwarder.admission.buffers,
@@ -216,18 +206,10 @@ def _recorder(settings: Settings, paths: Paths) -> Recorder:
     return Recorder(paths.calls_file, limits)
 
 
-def _tokens(settings: Settings, paths: Paths) -> TokenGate:
-    own = None
-    if settings.require_token:
-        own = renew_own_token(paths.runtime_dir, paths.former_dirs)
-        hide(own)
-    else:
-        remove_own_token(paths.runtime_dir)
-    gate = TokenGate(paths.tokens_file, required=settings.require_token, own=own)
-    gate.load()
-    if gate.problem is not None:
-        logger().error("tokens.unusable", why=gate.problem, until_then="no token is valid")
-    return gate
+def _guest_gate(settings: Settings, features: Iterable[DaemonPart]) -> GuestGate | None:
+    """Who decides about peers that are not known to be this user; nobody passes if only a proof lets in."""
+    without_gate = ClosedGate() if settings.require_token else None
+    return next(filter(None, (part.guest_gate() for part in features)), without_gate)
 
 
 def _home() -> Path | None:

@@ -21,8 +21,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
-from lm_tools_bridge.approvals.answers import end_waiting
-from lm_tools_bridge.approvals.notifications import notify_desktop
 from lm_tools_bridge.machine.files.tight_modes import make_tight
 from lm_tools_bridge.machine.processes.erased_environment import erase_values
 from lm_tools_bridge.text.harmless_variables import is_harmless
@@ -158,7 +156,9 @@ class Daemon:
         def status() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
-        used = DaemonParts(parts.control, status, parts.measures, parts.approvals, parts.recorder)
+        used = DaemonParts(
+            parts.control, status, parts.measures, parts.waiting_calls, parts.session_manager, parts.recorder
+        )
         for feature in parts.features.values():
             feature.connect(used)
         control = await self._open_control(parts, status, stack)
@@ -190,7 +190,6 @@ class Daemon:
         self.own(parts.client_processes.run(), "client processes")
         self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
         self.own(parts.installation.run(), "installation")
-        self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
         for name, feature in parts.features.items():
             self.own(feature.run(), name)
         self.own(housekeep(parts, self._settings.workspace_idle_s), "housekeeping")
@@ -216,7 +215,7 @@ class Daemon:
             return None
         make = partial(
             control_runner, parts.control, status=status, measures=parts.measures.snapshot,
-            tokens=parts.token_control, approvals=parts.approvals, paths=self._paths, recorder=parts.recorder,
+            paths=self._paths, recorder=parts.recorder,
             features=parts.features.values(),
         )  # fmt: skip
         control = ControlListener(self._paths.control_socket, parts.control, make, self._paths.former_dirs)
@@ -232,7 +231,7 @@ class Daemon:
         app = partial(port_app, parts.control, status, parts.measures.snapshot, parts.features.values())
         limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
         rules = AdmissionRules.for_ports([port], body_cap=cap)
-        runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=parts.tokens)
+        runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, gate=parts.guest_gate)
         rules, check = AdmissionRules.for_managers(body_cap=cap), parts.control.peer_allowed
         others = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers)
         tunnel = TunnelEndpoint(self._paths.tunnel_socket, others, routes.serve, routes.route_cache)
@@ -285,7 +284,6 @@ class Daemon:
             if self._kept is not None:
                 self._kept.close()  # clients that connect now are refused at once
             systemd.notify(STOPPING=1)
-        self.own(end_waiting(parts.approvals, parts.control), "approvals")  # they would use up the drain
         for name, feature in parts.features.items():
             self.own(feature.drain(), f"{name} drains")
         await self._drain(parts.routes, parts.session_manager)

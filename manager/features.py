@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from manager.admin.metrics.measures import Measures
     from manager.configuration.paths import Paths
     from manager.configuration.settings import Settings
+    from manager.guests import GuestGate
     from manager.http import lazy_aiohttp as web
+    from manager.sessions.session_manager import SessionManager
     from manager.supervision.remote_hosts import MakeRemoteHosts
     from manager.waiting_calls import WaitingCalls
 
@@ -54,6 +56,7 @@ class Feature:
 
 FEATURES: Final = (
     Feature("agent", verbs=("agent",), quick_verb="agent"),
+    Feature("approvals", verbs=("approvals",), is_in_daemon=True),
     Feature("client_setup", verbs=("adopt", "client")),
     Feature("code_intelligence", verbs=("languages",)),
     Feature("demo", verbs=("demo",)),
@@ -61,6 +64,7 @@ FEATURES: Final = (
     Feature("page", verbs=("ui",), is_in_daemon=True),
     Feature("remote_hosts", verbs=("remote",), is_in_daemon=True, quick_verb="remote serve"),
     Feature("team", verbs=("team",), is_in_daemon=True),
+    Feature("tokens", verbs=("token",), is_in_daemon=True),
     Feature("top", verbs=("top",)),
     Feature("uninstall", verbs=("uninstall",)),
 )
@@ -133,6 +137,7 @@ class DaemonParts(NamedTuple):
     status: Callable[[], dict[str, Any]]
     measures: Measures
     waiting_calls: WaitingCalls
+    session_manager: SessionManager
     recorder: Recorder | None
 
 
@@ -169,6 +174,14 @@ class DaemonPart:
 
     def remote_hosts(self) -> MakeRemoteHosts | None:
         """Makes what finds projects on other hosts; None for a feature that finds none."""
+        return None
+
+    def waiting_calls(self) -> WaitingCalls | None:
+        """Who learns of the calls that wait for a person; None leaves that to others."""
+        return None
+
+    def guest_gate(self) -> GuestGate | None:
+        """Who decides about peers that are not known to be this user; None leaves that to others."""
         return None
 
     def port_routes(self) -> AddedRoutes:

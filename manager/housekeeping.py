@@ -24,7 +24,6 @@ async def housekeep(parts: Parts, idle_s: float) -> None:
     while True:
         systemd.notify(WATCHDOG=1)
         await session_manager.housekeep()
-        await parts.token_control.end_revoked()
         await stop_idle(workspaces, session_manager.active_workspaces(idle_s), idle_s, time.monotonic())
         serving = {one.id for one in workspaces if one.supervisor.is_serving}
         session_manager.notifier.notify_recovered(serving)

@@ -174,10 +174,9 @@ def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
         "rich", "pygments", "aiohttp", "attr", "yarl", "multidict",
     }  # fmt: skip
     program = (
-        "import sys, manager.daemon\nfrom manager.features import FEATURES\nfrom types import SimpleNamespace\n"
-        "paths = SimpleNamespace(config_dir=None, runtime_dir=None)\n"
-        "for feature in FEATURES:\n"
-        "    if feature.is_in_daemon: feature.load().make_part(SimpleNamespace(paths=paths, address=''))\n"
+        "import sys, manager.daemon\nfrom pathlib import Path\nfrom manager.configuration.paths import Paths\n"
+        "from manager.configuration.settings import Settings\nfrom manager.features import DaemonStart, make_parts\n"
+        "make_parts(DaemonStart(Settings(), Paths(*[Path('/nonexistent')] * 4), ''))\n"
         "print(manager.__file__); print(*sys.modules)"
     )
     said = subprocess.run(
@@ -193,17 +192,19 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
     """In an upgrade the files are the next version's before this one is stopped."""
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom types import SimpleNamespace\n"
-        "import manager.daemon as daemon\nfrom manager.features import DaemonParts, DaemonStart, make_parts\n"
+        "import manager.daemon as daemon\nfrom manager.configuration.paths import Paths\n"
+        "from manager.configuration.settings import Settings\n"
+        "from manager.features import DaemonParts, DaemonStart, make_parts\n"
         "from manager.listener.aiohttp_server import LazyAiohttpServer\n"
-        "paths = SimpleNamespace(config_dir=Path('/x'), runtime_dir=Path('/x'), calls_file=Path('/x'), logs_dir=Path('/x'))\n"
-        "features = list(make_parts(DaemonStart(None, paths, 'http://127.0.0.1:1/mcp')).values())\n"
+        "paths = Paths(*[Path('/nonexistent')] * 4)\n"
+        "features = list(make_parts(DaemonStart(Settings(), paths, 'http://127.0.0.1:1/mcp')).values())\n"
         "status, services = (lambda: {}), SimpleNamespace(port=1)\n"
         "for feature in features:\n"
-        "    feature.connect(DaemonParts(services, status, SimpleNamespace(), None, None))\n"
-        "tokens = SimpleNamespace(routes=lambda: [])\nbefore = set(sys.modules)\n"
+        "    feature.connect(DaemonParts(services, status, SimpleNamespace(), None, None, None))\n"
+        "before = set(sys.modules)\n"
         "async def main():\n"
-        "    control = LazyAiohttpServer(lambda: daemon.control_runner(services, None, status, status, tokens=tokens,\n"
-        "        approvals=None, paths=paths, recorder=None, features=features))\n"
+        "    control = LazyAiohttpServer(lambda: daemon.control_runner(services, None, status, status,\n"
+        "        paths=paths, recorder=None, features=features))\n"
         "    port = daemon.Runner(lambda: daemon.port_app(services, status, status, features), daemon.AdmissionRules.for_ports([1]))\n"
         "    await port.load(), await control.load()\n    port._aiohttp.protocol(), control.protocol()\n"
         "    await control.close()\n    await port.cleanup()\n"

@@ -56,7 +56,6 @@ _OWN_WRITERS: Final = frozenset(
         "manager/supervision/processes/leftover_files.py",
         "manager/supervision/processes/server_log.py",
         "lm_tools_bridge/team/membership.py",
-        "lm_tools_bridge/tokens/own_token.py",
         "lm_tools_bridge/tokens/token_file.py",
         "workspace_server/calls/request_state.py",
         "workspace_server/catalog/kept_meta_tools.py",

@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.approvals.desktop import Desktop, DesktopFailure, session_bus
 from lm_tools_bridge.approvals.notification_throttle import Close, Throttle
-from manager.configuration.settings import Settings
 from manager.logs.log import logger
 from manager.status_reading.attention import attention
 
@@ -37,11 +36,9 @@ class Shows(Protocol):
         """See `Desktop`."""
 
 
-async def notify_desktop(
-    settings: Settings, status: Callable[[], dict[str, Any]], approvals: ApprovalBoard
-) -> None:
-    """Run until cancelled; return at once if notifications are off, or cannot be shown here."""
-    if not settings.desktop_notifications or find_spec("dbus_fast") is None:
+async def notify_desktop(status: Callable[[], dict[str, Any]], approvals: ApprovalBoard) -> None:
+    """Run until cancelled; return at once if notifications cannot be shown here."""
+    if find_spec("dbus_fast") is None:
         return
     address = session_bus(os.environ)
     if address is None:

@@ -73,7 +73,8 @@ class PagePart(DaemonPart):
         """The page, what it loads, and what its buttons send."""
         if self._parts is None:
             return AddedRoutes()
-        services, status, measures, waiting_calls, recorder = self._parts
+        services, status, measures = self._parts.services, self._parts.status, self._parts.measures
+        waiting_calls, recorder = self._parts.waiting_calls, self._parts.recorder
         lookups = CallLookups(
             self._paths.calls_file, self._paths.logs_dir, None if recorder is None else recorder.write_now
         )

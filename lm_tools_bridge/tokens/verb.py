@@ -14,9 +14,14 @@ from lm_tools_bridge.recorder.cli.parameter_types import Length
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
-from lm_tools_bridge.tokens.own_token import new_token
 from lm_tools_bridge.tokens.token import SCOPES, Token, digest_of
-from lm_tools_bridge.tokens.token_file import MOST_TOKENS, TokenFileError, change_tokens, read_tokens
+from lm_tools_bridge.tokens.token_file import (
+    MOST_TOKENS,
+    TokenFileError,
+    change_tokens,
+    new_token,
+    read_tokens,
+)
 from manager.cli.output.manager_access import user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 

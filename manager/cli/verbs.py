@@ -39,11 +39,6 @@ _SECTIONS: Final = {
         ),
         "service": ("manager.cli.service.verb", "Start the manager at login: install, uninstall, status."),
         "status": ("manager.cli.status.show", "Show the state of the manager and its workspaces."),
-        "token": (
-            "lm_tools_bridge.tokens.verb",
-            "Make tokens for programs in containers or behind forwarded ports.",
-        ),
-        "approvals": ("lm_tools_bridge.approvals.verb", "Answer the calls that wait for your approval."),
         "workspaces": ("manager.cli.status.show", "List workspaces and their servers."),
         "clients": (
             "manager.cli.status.clients",
@@ -204,7 +199,6 @@ FOR_ANYONE: Final[dict[str, Callable[[Given], bool]]] = {
             "service status",
             "sessions",
             "status",
-            "token list",
             "tools",
             "tools why",
             "up",

@@ -17,7 +17,7 @@ from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
 from lm_tools_bridge.http_server.refusal import STOPPED_READING, AdmissionRefusal
 from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol import trace_context
-from lm_tools_bridge.tokens.gate import Guest
+from manager.guests import Guest
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
@@ -44,7 +44,7 @@ class ClientConnection(HttpConnection[ClientHead]):
         self._cached_call: CachedCall | None = None
         self._delegated: DelegatedRequest | None = None
         self._is_peer_admitted = False
-        self._guest: Guest | None = None  # where each request needs a token
+        self._guest: Guest | None = None  # where each request needs a proof
         self._peer: Peer | None = None
 
     @property
@@ -138,7 +138,7 @@ class ClientConnection(HttpConnection[ClientHead]):
         cache = self._context.route_cache
         if cache is None or self.parser.buffer or self._room is not None:
             return False
-        if not self._is_peer_admitted:  # each request needs a token, so none is sent unparsed
+        if not self._is_peer_admitted:  # each request needs a proof, so none is sent unparsed
             return False
         session, group = cache.lookup(metadata, named_session)
         if group is None:
@@ -164,7 +164,7 @@ class ClientConnection(HttpConnection[ClientHead]):
     # -- requests that aiohttp serves -----------------------------------------------------------------------
 
     def take_over(self, read: ReadHead[ClientHead]) -> bool:
-        """Refuse a peer of another user, or a request that lacks a token; delegate other routes."""
+        """Refuse a peer of another user, or a request that proves nothing; delegate other routes."""
         context = self._context
         if not self._is_peer_admitted:
             refusal = self._refuse_peer(read)

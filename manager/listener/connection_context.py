@@ -10,7 +10,7 @@ from typing import Final
 from lm_tools_bridge.http_server.connections.server_context import ServerContext
 from lm_tools_bridge.http_server.limits import Limits
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
-from lm_tools_bridge.tokens.gate import Guest, TokenGate
+from manager.guests import Guest, GuestGate
 from manager.http.faults import log_fault
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
@@ -35,7 +35,7 @@ class ConnectionContext:
         serve: answers a request at an MCP route; None where aiohttp serves all routes.
         route_cache: of calls.
         keep_alives: sends comments on event streams that are silent.
-        tokens: decides about connections that need one; None where none does.
+        gate: decides about guests; None where there are none.
     """
 
     server: ServerContext[ClientHead]
@@ -46,14 +46,14 @@ class ConnectionContext:
     serve: Callable[[HttpRequest], None] | None
     route_cache: RouteCache | None
     keep_alives: KeepAlives
-    tokens: TokenGate | None = None
+    gate: GuestGate | None = None
 
     def judge_peer(
         self, transport: asyncio.BaseTransport, end: Callable[[], None]
     ) -> AdmissionRefusal | Guest | None:
         """Decide about the peer of a connection, once; see `peer_identity.judge`."""
         try:
-            return judge(self.peer_check, self.tokens, transport, end)
+            return judge(self.peer_check, self.gate, transport, end)
         except Exception as fault:  # noqa: BLE001  if the check fails, nobody is served
             log_fault(fault)
             return _CHECK_FAILED

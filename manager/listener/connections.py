@@ -10,7 +10,7 @@ from lm_tools_bridge.http_server.connections.open_connections import Connections
 from lm_tools_bridge.http_server.connections.server_context import ServerContext
 from lm_tools_bridge.http_server.deadline import Deadlines
 from lm_tools_bridge.http_server.limits import Limits
-from lm_tools_bridge.tokens.gate import TokenGate
+from manager.guests import GuestGate
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.connection import ClientConnection
@@ -29,7 +29,7 @@ class Connections(OpenConnections):
         rules: of admission.
         log: of refusals.
         peer_check: whether the peer of a connection is served; None to serve all.
-        tokens: decides about connections that need one; None where none does.
+        gate: decides about guests; None where there are none.
         buffers: the bytes of large requests and responses; without a limit where None is given.
     """
 
@@ -41,14 +41,14 @@ class Connections(OpenConnections):
         peer_check: PeerCheck | None = None,
         buffers: ByteBudget | None = None,
         *,
-        tokens: TokenGate | None = None,
+        gate: GuestGate | None = None,
     ) -> None:
         super().__init__(limits)
         self.buffers = buffers or ByteBudget()
         self.rules = rules
         self.log = log
         self.peer_check = peer_check
-        self.tokens = tokens
+        self.gate = gate
 
     def factory(
         self,
@@ -75,6 +75,6 @@ class Connections(OpenConnections):
             serve=serve,
             route_cache=route_cache,
             keep_alives=KeepAlives(loop),
-            tokens=self.tokens,
+            gate=self.gate,
         )
         return lambda: ClientConnection(context)

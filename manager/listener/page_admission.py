@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from lm_tools_bridge.tokens.gate import Guest
 from manager.http import lazy_aiohttp as web
 from manager.http.faults import log_fault
 from manager.listener.connection import ClientConnection
@@ -79,13 +78,13 @@ def _peer_refusal(
     request: web.Request, facts: RequestHead, connections: Connections
 ) -> AdmissionRefusal | None:
     """Check the peer where `ClientConnection` has not; a closed connection is refused."""
-    if _connection(request) is not None or (connections.peer_check is None and connections.tokens is None):
+    if _connection(request) is not None or (connections.peer_check is None and connections.gate is None):
         return None
     transport = request.transport
     if transport is None:
         return OTHER_USER
-    judged = judge(connections.peer_check, connections.tokens, transport, transport.abort)
-    return judged.refuse(facts, None) if isinstance(judged, Guest) else judged
+    judged = judge(connections.peer_check, connections.gate, transport, transport.abort)
+    return judged if judged is None or isinstance(judged, AdmissionRefusal) else judged.refuse(facts, None)
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:

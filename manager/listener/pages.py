@@ -7,11 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
-from lm_tools_bridge.approvals.routes import add_approval_routes
 from lm_tools_bridge.recorder.control_routes import recorded_calls_routes
 from lm_tools_bridge.recorder.recorder import Recorder
-from lm_tools_bridge.tokens.control import TokenControl
 from manager.admin.control.control_socket import make_control_app
 from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.renewals import Renewals
@@ -106,8 +103,6 @@ def control_runner(
     status: Callable[[], dict[str, Any]],
     measures: TakeSnapshot,
     *,
-    tokens: TokenControl,
-    approvals: ApprovalBoard,
     paths: Paths,
     recorder: Recorder | None,
     features: Iterable[DaemonPart] = (),
@@ -116,10 +111,8 @@ def control_runner(
     added = [feature.control_routes() for feature in features]
     app = make_control_app(services, renewals, _for_anyone(added))
     app.add_routes(diagnosis_routes(status, measures))
-    add_approval_routes(app, approvals)
     command = ServerCommand(paths, lambda: services.status().path)
     app.add_routes(ToolChanges(services, command).routes())
-    app.add_routes(tokens.routes())
     app.add_routes(recorded_calls_routes(recorder))
     _add(app, added)
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

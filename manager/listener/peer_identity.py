@@ -1,4 +1,4 @@
-"""Decides whether the peer of a connection is served: processes of the manager's own user, or tokens."""
+"""Decides whether the peer of a connection is served: a process of the manager's own user, or a guest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lm_tools_bridge.machine.peers.peer_uid import tcp_peer_uid
-from lm_tools_bridge.tokens.gate import Guest, TokenGate
+from manager.guests import Guest, GuestGate
 from manager.logs.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
 
@@ -47,7 +47,7 @@ class SameUser:
 
 def judge(
     peer_check: PeerCheck | None,
-    tokens: TokenGate | None,
+    gate: GuestGate | None,
     transport: asyncio.BaseTransport,
     end: Callable[[], None],
 ) -> AdmissionRefusal | Guest | None:
@@ -57,11 +57,11 @@ def judge(
         end: ends the connection.
 
     Returns:
-        None if all its requests are served, a guest if each needs a token, or why it is not served.
+        None if all its requests are served, a guest if each needs a proof, or why it is not served.
     """
     is_own = peer_check is None or peer_check(transport)
-    if tokens is not None and tokens.asks(is_own=is_own):
-        return tokens.guest(end, is_own=is_own)
+    if gate is not None and gate.asks(is_own=is_own):
+        return gate.guest(end, is_own=is_own)
     return None if is_own else OTHER_USER
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.http_server.limits import Limits
-from lm_tools_bridge.tokens.gate import TokenGate
+from manager.guests import GuestGate
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.connections import Connections
@@ -42,10 +42,10 @@ class Runner:
         limits: Limits = Limits(),  # noqa: B008  a frozen value
         peer_check: PeerCheck | None = None,
         buffers: ByteBudget | None = None,
-        tokens: TokenGate | None = None,
+        gate: GuestGate | None = None,
     ) -> None:
         """`make_app` is called once, in a thread, for the first request that aiohttp serves."""
-        self.connections = Connections(rules, limits, RefusalLog(), peer_check, buffers, tokens=tokens)
+        self.connections = Connections(rules, limits, RefusalLog(), peer_check, buffers, gate=gate)
         self._aiohttp = LazyAiohttpServer(lambda: port_runner(make_app(), self.connections))
 
     async def listen(

@@ -25,6 +25,7 @@ from lm_tools_bridge.tokens.gate import TokenGate
 from lm_tools_bridge.tokens.token import Token, digest_of
 from lm_tools_bridge.tokens.token_file import change_tokens
 from manager.admin.control.request_body import read_body
+from manager.guests import ClosedGate, GuestGate
 from manager.listener.connections import Connections
 from manager.listener.page_admission import refusal_response
 from manager.listener.pages import OncePerSecond, port_runner
@@ -132,14 +133,14 @@ async def serving(
     limits: Limits = NORMAL,
     peer_check: PeerCheck | None = None,
     cap: int = CAP,
-    tokens: TokenGate | None = None,
+    gate: GuestGate | None = None,
 ) -> AsyncIterator[Served]:
     executed: list[str] = []
     served = Served(sample_app(executed, cap, limits.body_s), executed)
     sock = socket.create_server(("127.0.0.1", 0))
     served.port = sock.getsockname()[1]
     rules = AdmissionRules.for_ports([served.port], body_cap=cap)
-    runner = Runner(lambda: served.app, rules, limits=limits, peer_check=peer_check, tokens=tokens)
+    runner = Runner(lambda: served.app, rules, limits=limits, peer_check=peer_check, gate=gate)
     served.connections = runner.connections
     servers = await runner.listen([sock])
     try:
@@ -438,14 +439,22 @@ def gate_of(folder: Path) -> CountingGate:
 
 async def test_the_users_own_connections_are_asked_about_tokens_once(tmp_path: Path) -> None:
     gate = gate_of(tmp_path)
-    async with serving(peer_check=lambda _: True, tokens=gate) as served:
+    async with serving(peer_check=lambda _: True, gate=gate) as served:
         first = request("GET", "/", served.host)
         await exchange(served.port, first * 5 + request("GET", "/", served.host, "Connection: close"))
     assert gate.asked == 1
 
 
+async def test_where_tokens_are_required_and_nothing_can_check_them_nobody_passes(tmp_path: Path) -> None:
+    async with serving(peer_check=lambda _: True, gate=ClosedGate()) as served:
+        token = "Authorization: Bearer lmtb_secret"
+        for method, path in iter_routes(served.app):
+            assert (await exchange(served.port, request(method, path, served.host, token))).status == 403
+        assert served.executed == []
+
+
 async def test_connections_of_others_need_a_token_with_every_request(tmp_path: Path) -> None:
-    async with serving(peer_check=lambda _: False, tokens=gate_of(tmp_path)) as served:
+    async with serving(peer_check=lambda _: False, gate=gate_of(tmp_path)) as served:
         good = request("GET", "/", served.host, "Authorization: Bearer lmtb_secret")
         last = request("GET", "/", served.host, "Authorization: Bearer lmtb_secret", "Connection: close")
         assert (await exchange(served.port, last)).status == 200

@@ -25,7 +25,7 @@ from lm_tools_bridge.machine.peers.peer_uid import SocketOwner
 from lm_tools_bridge.machine.peers.proved_connector import ProvedConnector
 from lm_tools_bridge.machine.peers.proved_server import ServedByOthers, require_own_server
 from lm_tools_bridge.recorder.replay.sender import Plan, _client
-from lm_tools_bridge.tokens.own_token import renew_own_token
+from lm_tools_bridge.tokens.token_file import renew_own_token
 from manager.client import ManagerFault, McpClient
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.pool import Pool
@@ -149,7 +149,7 @@ HAS_TOKEN = {
     "manager/cli/workspace/call.py",
     "manager/stdio_bridge/main.py",
     "lm_tools_bridge/team/team.py",
-    "lm_tools_bridge/tokens/own_token.py",
+    "lm_tools_bridge/tokens/token_file.py",
     "workspace_server/sources/mcp/remote/authorization.py",
 }
 """Modules that have the own token to send it, or to make it. The senders above stand for them."""

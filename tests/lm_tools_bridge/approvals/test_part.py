@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.approvals.answers import end_waiting
 from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.part import end_waiting
 from lm_tools_bridge.protocol import jsonrpc, names
 
 

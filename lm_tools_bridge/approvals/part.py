@@ -1,0 +1,118 @@
+"""Adds approvals to the daemon: the board, its routes at the control socket, notifications on the desktop.
+
+The routes are for `lmtb approvals`, and for managers on other hosts, whose people use projects here.
+`manager/admin/control/decisions.py` keeps what workspace servers started from answering and reading:
+a model could otherwise approve its own calls and see the arguments of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from lm_tools_bridge.approvals.board import ApprovalBoard
+from lm_tools_bridge.approvals.stream import ApprovalStream
+from lm_tools_bridge.text.redactor import Redactor, hidden_keys
+from manager.admin.control.control_messages import read_object, refusal, success
+from manager.configuration.settings import Settings
+from manager.features import AddedRoutes, DaemonPart, DaemonParts
+from manager.http import lazy_aiohttp as web
+from manager.waiting_calls import WaitingCalls
+
+if TYPE_CHECKING:
+    from manager.admin.control.services import Services
+
+END_AGAIN_S: Final = 0.1
+"""Seconds after which a manager that stops looks for further calls that wait."""
+_ANSWERS: Final = {"yes": True, "no": False}
+
+
+class ApprovalsPart(DaemonPart):
+    """The board of one manager, and what shows it."""
+
+    def __init__(self, settings: Settings) -> None:
+        redactor = Redactor(hidden_keys(settings.record_hidden_keys))
+        self._board = ApprovalBoard(redactor.counted_text, settings.approval_wait_s)
+        self._is_told_to_desktop = settings.desktop_notifications
+        self._parts: DaemonParts | None = None
+
+    def connect(self, parts: DaemonParts) -> None:
+        """Take answers to the servers of these parts."""
+        self._parts = parts
+        self._board.services = parts.services
+
+    def waiting_calls(self) -> WaitingCalls:
+        """The board."""
+        return self._board
+
+    async def run(self) -> None:
+        """Tell the desktop what waits, if it is to be told."""
+        if self._parts is None or not self._is_told_to_desktop:
+            return
+        # without notifications it is not loaded
+        from lm_tools_bridge.approvals.notifications import notify_desktop
+
+        await notify_desktop(self._parts.status, self._board)
+
+    async def drain(self) -> None:
+        """End all waits: they would use up the time that calls in flight have."""
+        if self._parts is not None:
+            await end_waiting(self._board, self._parts.services)
+
+    def control_routes(self) -> AddedRoutes:
+        """What waits, each change of it, and the answers of people."""
+        stream = ApprovalStream(self._board)
+        changes = web.get("/approvals/changes", stream.serve)
+        return AddedRoutes([*_routes(self._board), changes], close=stream.close)
+
+
+async def end_waiting(
+    board: ApprovalBoard, services: Services, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """End the waits of all calls without an answer, because the manager stops: none of them runs.
+
+    Calls that begin to wait meanwhile end, too. Those on other hosts end with their callers, and others there
+    go on. Runs until it is cancelled: at the end of the manager.
+    """
+    while True:
+        questions = [
+            services.ask_server(waiting.root, "answer_approval", f"{waiting.call.id}.end")
+            for waiting in board.waiting()
+            if waiting.host is None
+        ]
+        await asyncio.gather(*questions, return_exceptions=True)  # a server that is gone holds up no other
+        await sleep(END_AGAIN_S)
+
+
+def _routes(board: ApprovalBoard) -> list[web.RouteDef]:
+    async def listed(request: web.Request) -> web.Response:
+        return success(approvals=board.questions(), ended=board.ended())
+
+    async def answered(request: web.Request) -> web.Response:
+        message = await read_object(request)
+        if isinstance(message, web.Response):
+            return message
+        identity, approve = message.get("id"), message.get("approve")
+        if not isinstance(identity, str) or not isinstance(approve, bool):
+            return refusal(400, "invalid_answer")
+        result = await board.answer(identity, approve=approve, where="in a terminal")
+        return success(counts=result.ok, outcome=result.outcome, message=result.text, approval=result.call)
+
+    async def answered_elsewhere(request: web.Request) -> web.Response:
+        """An answer that a person gave to the manager on another host, as a workspace server gets it."""
+        message = await read_object(request)
+        if isinstance(message, web.Response):
+            return message
+        identity, _, word = str(message.get("source")).rpartition(".")
+        found = board.find(identity)
+        if word not in _ANSWERS or (found is not None and found.host is not None):
+            return refusal(400, "invalid_answer")
+        result = await board.answer(identity, approve=_ANSWERS[word], where="on another host")
+        return success(outcome=result.outcome)
+
+    return [
+        web.get("/approvals", listed),
+        web.post("/approvals/answer", answered),
+        web.post("/answer_approval", answered_elsewhere),
+    ]

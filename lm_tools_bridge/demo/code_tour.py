@@ -83,8 +83,8 @@ class CodeTour:
             (self._folder / name).write_text(text, encoding="utf-8")
         (self._folder / "compile_commands.json").write_text(self._compile_commands(), encoding="utf-8")
         async with self._client(self._address) as client:
-            shown = [await self._show(client, language) for language in LANGUAGES]
-        if not all(shown):
+            results = [await self._show(client, language) for language in LANGUAGES]
+        if not all(results):
             self._tell(f"For those without a server: {command_adding(*EXTRAS)}")
             self._tell("What a project of yours has: lmtb languages")
 
@@ -93,24 +93,24 @@ class CodeTour:
         sources = [name for name in FILES if name.endswith(".cpp")]
         folder = str(self._folder)
         return json.dumps(
-            [{"directory": folder, "file": one, "arguments": ["c++", "-c", one]} for one in sources]
+            [{"directory": folder, "file": source, "arguments": ["c++", "-c", source]} for source in sources]
         )
 
     async def _show(self, client: Client, language: Language) -> bool:
         problems = await self._content(client, "lm_getDiagnostics", {"filePath": language.broken})
-        found = [one for file in problems["files"] for one in file["diagnostics"]]
-        errors = [one for one in found if one["severity"] == "error"]
+        diagnostics = [item for file in problems["files"] for item in file["diagnostics"]]
+        errors = [item for item in diagnostics if item["severity"] == "error"]
         if not errors and problems["unavailable"]:  # a linter alone, or nothing
-            missing = ", ".join(one["provider"] for one in problems["unavailable"])
+            missing = ", ".join(item["provider"] for item in problems["unavailable"])
             self._tell(f"No language server for {language.name} is installed here ({missing}).")
             return False
-        _check(any(language.error in one["message"].lower() for one in errors), str(problems))
+        _check(any(language.error in item["message"].lower() for item in errors), str(problems))
         where = f"{language.broken}, line {errors[0]['startLine']}"
         self._tell(f'lm_getDiagnostics, {language.name}: {where}: "{errors[0]["message"]}"')
         used = await self._content(client, "lm_references", {"symbol": language.symbol})
-        files = {Path(one["absolutePath"]).name for one in used["references"]}
+        files = {Path(item["absolutePath"]).name for item in used["references"]}
         _check(set(language.users) <= files, f"{files}: {used}")
-        states = ", ".join(f"{one['provider']}: {one['state']}" for one in used["freshness"])
+        states = ", ".join(f"{item['provider']}: {item['state']}" for item in used["freshness"])
         text = f"lm_references, {language.name}: {language.symbol} is used in {' and '.join(language.users)}"
         self._tell(f"{text} ({states}).")
         return True

@@ -87,14 +87,16 @@ class ProjectToolsTour:
         )
 
     async def _show_trusted_server(self) -> None:
-        shown = self._sandbox.answer_prompt(["trust", str(self._sandbox.project("harbour"))], QUESTION, "y\n")
-        _check(QUESTION in shown and "logbook.py" in shown, shown)
-        self._quote(f"$ lmtb trust {self._sandbox.project('harbour')}\n{shown}")
+        screen_text = self._sandbox.answer_prompt(
+            ["trust", str(self._sandbox.project("harbour"))], QUESTION, "y\n"
+        )
+        _check(QUESTION in screen_text and "logbook.py" in screen_text, screen_text)
+        self._quote(f"$ lmtb trust {self._sandbox.project('harbour')}\n{screen_text}")
         self._tell("A person looked at it and said yes, for exactly this content.")
         await self._wait_for_tool("logbook__write")
-        said = [await self._call("logbook__write", {"entry": entry}) for entry in ("fog", "fog, still")]
-        _check(said[1] == "2 lines in the logbook", str(said))
-        self._tell(f"The list has logbook__write now. One process serves every client: {said[1]}.")
+        answers = [await self._call("logbook__write", {"entry": entry}) for entry in ("fog", "fog, still")]
+        _check(answers[1] == "2 lines in the logbook", str(answers))
+        self._tell(f"The list has logbook__write now. One process serves every client: {answers[1]}.")
 
     async def _show_live_edit(self) -> None:
         self._tools.mkdir(parents=True)
@@ -112,15 +114,15 @@ class ProjectToolsTour:
         (self._tools / "tool.toml").write_text(_TOML.format("ondemand"), encoding="utf-8")
         names = await self._list_names()
         _check("tide" not in names and "tool_search" in names, f"the list has {names}")
-        found = await self._client.call_tool("tool_search", {"query": "mooon"})
-        hits = (found.structured_content or {}).get("results", [])
+        result = await self._client.call_tool("tool_search", {"query": "mooon"})
+        hits = (result.structured_content or {}).get("results", [])
         _check(bool(hits) and hits[0]["name"] == "tide", str(hits))
         self._tell(
             'Its visibility becomes "ondemand": it leaves the list, and tool_search finds it for "mooon".'
         )
-        said = await self._call("execute_tool", {"name": "tide", "arguments": {"hour": 9}})
-        _check(said == "flood", said)
-        self._tell(f"execute_tool runs it: {said!r} at 9 o'clock.")
+        answer = await self._call("execute_tool", {"name": "tide", "arguments": {"hour": 9}})
+        _check(answer == "flood", answer)
+        self._tell(f"execute_tool runs it: {answer!r} at 9 o'clock.")
 
     def _write(self, ebb: str) -> None:
         (self._tools / "tide.py").write_text(_TIDE.format(ebb), encoding="utf-8")

@@ -19,10 +19,10 @@ def show_record(sandbox: Sandbox, address: str, tell: Callable[[str], None]) -> 
         RuntimeError: no call is recorded.
     """
     done = sandbox.run(["calls", "-n", "1", "--json"], sandbox.folder)
-    found = json.loads(done.stdout or "{}").get("calls")
-    if not found:
+    calls = json.loads(done.stdout or "{}").get("calls")
+    if not calls:
         raise RuntimeError(f"no call is recorded: {done.stdout}{done.stderr}")
-    call = found[0]
+    call = calls[0]
     what = f"{call['tool']} of {call['client']} in {call['project']}, {latency(call['took'] / 1000)}"
     tell(f"Every call is on record. The last one: {what}, {call['outcome']} (lmtb calls).")
     tell(f"In a browser, the page shows all of this: {address.removesuffix('mcp')} (lmtb ui).")

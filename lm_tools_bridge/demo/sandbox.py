@@ -128,7 +128,7 @@ class Sandbox:
         """The process id of a project's server; 0 if none runs."""
         root = str(self.project(name))
         servers = self.status()["instanceDetails"]
-        return next((int(one["pid"]) for one in servers if one["root"] == root), 0)
+        return next((int(server["pid"]) for server in servers if server["root"] == root), 0)
 
     def kill(self, pid: int) -> None:
         """Kill a process with SIGKILL and wait until it is gone, so that the next call does not reach it."""
@@ -148,12 +148,12 @@ class Sandbox:
 
     def processes(self) -> list[psutil.Process]:
         """Every process of this demo except this one: those with the temporary folder as their HOME."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 if read_variables(process.pid).get("HOME") == str(self._home):
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def last_log_lines(self) -> list[str]:
         """The manager's last log lines."""

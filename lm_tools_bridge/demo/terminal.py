@@ -23,7 +23,7 @@ def answer_at_terminal(command: list[str], environ: dict[str, str], question: st
     )
     os.close(theirs)
     try:
-        printed, asked = b"", False
+        printed, has_answered = b"", False
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             ready, _, _ = select.select([ours], [], [], 0.5)
@@ -32,8 +32,8 @@ def answer_at_terminal(command: list[str], environ: dict[str, str], question: st
                 program.wait(PATIENCE_S)
                 return printed.decode("utf-8", "replace").replace("\r\n", "\n").strip()
             printed += chunk or b""
-            if not asked and question.encode() in printed:
-                asked = True
+            if not has_answered and question.encode() in printed:
+                has_answered = True
                 os.write(ours, answer.encode())
         raise TimeoutError(f"{Path(command[0]).name} did not end")
     finally:

@@ -166,8 +166,8 @@ async def _show_stateless_client(
         _expect(client.protocol_version == LATEST_MODERN, f"the client speaks {client.protocol_version}")
         tools = [tool.name for tool in (await client.list_tools()).tools]
         _expect("lm_findFiles" in tools and HANDSHAKE not in tools, f"unexpected tools: {tools}")
-        found = _text(await client.call_tool("lm_findTextInFiles", {"query": "APPLES"}))
-        _expect("apples.py" in found, found)
+        matches = _text(await client.call_tool("lm_findTextInFiles", {"query": "APPLES"}))
+        _expect("apples.py" in matches, matches)
     narrator.tell(
         f"A client without a session ({LATEST_MODERN}) adds ?cwd= to the address: it is in orchard at once."
     )
@@ -216,5 +216,5 @@ def _indented(text: str) -> str:
 def _reasons(error: BaseException) -> list[str]:
     """The texts of an error, or of all errors in a group of them."""
     if isinstance(error, BaseExceptionGroup):
-        return [text for one in error.exceptions for text in _reasons(one)]
+        return [text for inner in error.exceptions for text in _reasons(inner)]
     return [str(error) or type(error).__name__]

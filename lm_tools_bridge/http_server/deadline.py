@@ -32,13 +32,13 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self.soonest = inf
 
-    def add(self, one: Deadline) -> None:
+    def add(self, deadline: Deadline) -> None:
         """Add a deadline."""
-        self._open.add(one)
+        self._open.add(deadline)
 
-    def discard(self, one: Deadline) -> None:
+    def discard(self, deadline: Deadline) -> None:
         """Remove a deadline. Idempotent."""
-        self._open.discard(one)
+        self._open.discard(deadline)
 
     def fire_at(self, at: float) -> None:
         """Let the timer fire at this monotonic time, which is sooner than before."""
@@ -51,10 +51,10 @@ class Deadlines:
         self._timer, self.soonest = None, inf
         now = self._fired_at = self.now()
         try:
-            for one in [one for one in self._open if one.at <= now]:
-                one.expire(now)
+            for deadline in [deadline for deadline in self._open if deadline.at <= now]:
+                deadline.expire(now)
         finally:
-            following = min((one.at for one in self._open), default=inf)
+            following = min((deadline.at for deadline in self._open), default=inf)
             if following < self.soonest:
                 self.fire_at(following)
 

@@ -215,8 +215,8 @@ def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:
         number = message.get("number")
         if number is None:
             return success(revoked=access.revoke())
-        found = access.revoke_one(number) if isinstance(number, int) else None
-        return success(revoked=0 if found is None else 1)
+        browser = access.revoke_one(number) if isinstance(number, int) else None
+        return success(revoked=0 if browser is None else 1)
 
     return [
         web.post("/page/ticket", issue),

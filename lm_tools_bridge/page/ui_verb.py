@@ -65,19 +65,25 @@ def _open(*, as_json: bool, only_print: bool) -> None:
 
 def _list(*, as_json: bool) -> None:
     with explained():
-        found = Control(user_paths().control_socket).get("/page/sessions").get("sessions")
-    rows = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        sessions = Control(user_paths().control_socket).get("/page/sessions").get("sessions")
+    rows = (
+        [session for session in sessions if isinstance(session, dict)] if isinstance(sessions, list) else []
+    )
     if as_json:
         print_json({"sessions": rows})
     elif rows:
-        say(Table(_COLUMNS, [_cells(one) for one in rows]), "", "End one with: lmtb ui --revoke=SESSION")
+        say(
+            Table(_COLUMNS, [_cells(session) for session in rows]),
+            "",
+            "End one with: lmtb ui --revoke=SESSION",
+        )
     else:
         say("no browser may act; open one with: lmtb ui")
 
 
-def _cells(one: Mapping[str, Any]) -> tuple[object, ...]:
-    ages = (one.get("openedAgeSec"), one.get("actedAgeSec"))
-    return (one.get("number"), *ages, printable(str(one.get("browser"))))
+def _cells(session: Mapping[str, Any]) -> tuple[object, ...]:
+    ages = (session.get("openedAgeSec"), session.get("actedAgeSec"))
+    return (session.get("number"), *ages, printable(str(session.get("browser"))))
 
 
 def _revoke(session: int | None, *, as_json: bool) -> None:

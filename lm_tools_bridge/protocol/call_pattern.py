@@ -89,9 +89,9 @@ class CallPattern:
             return None
         return identity, arguments
 
-    def fill(self, found: PatternValues) -> bytes:
+    def fill(self, values: PatternValues) -> bytes:
         """Build the call with these values."""
-        identity, arguments = found
+        identity, arguments = values
         if self._is_id_first:
             return b"".join((self._begin, identity, self._middle, arguments, self._end))
         return b"".join((self._begin, arguments, self._middle, identity, self._end))
@@ -105,14 +105,14 @@ class CallPattern:
         """This pattern with its volatile members as variables, if it has any."""
         before, behind = [self._begin], [self._end]
         (before if self._is_id_first else behind).append(self._middle)
-        found = [
+        names = [
             name for name in VOLATILE_MEMBERS if sum(piece.count(name) for piece in (*before, *behind)) == 1
         ]
-        bare = [_bare(piece, found) for piece in (self._begin, self._middle, self._end)]
-        if not found or None in bare:
+        bare = [_bare(piece, names) for piece in (self._begin, self._middle, self._end)]
+        if not names or None in bare:
             return self
         begin, middle, end = (piece or b"" for piece in bare)
-        members = tuple((name, any(name in piece for piece in behind)) for name in found)
+        members = tuple((name, any(name in piece for piece in behind)) for name in names)
         return VolatileMembersPattern(CallPattern(begin, middle, end, is_id_first=self._is_id_first), members)
 
 
@@ -134,18 +134,18 @@ class VolatileMembersPattern:
         for name, is_behind in self._members:
             # Searched from the side away from the arguments: only they might contain the name as well.
             at = body.rfind(name) if is_behind else body.find(name)
-            found = _match_value(body, at + len(name)) if at >= 0 else None
-            if found is None:
+            match = _match_value(body, at + len(name)) if at >= 0 else None
+            if match is None:
                 return None
-            values.append(found[0])
-            body = body[: found.start()] + body[found.end() :]
+            values.append(match[0])
+            body = body[: match.start()] + body[match.end() :]
         bare = self._pattern.match(body)
         return None if bare is None else (*bare, *values)
 
-    def fill(self, found: PatternValues) -> bytes:
+    def fill(self, values: PatternValues) -> bytes:
         """As `CallPattern.fill`."""
-        body = self._pattern.fill(found[:2])
-        for (name, is_behind), value in zip(self._members, found[2:], strict=True):
+        body = self._pattern.fill(values[:2])
+        for (name, is_behind), value in zip(self._members, values[2:], strict=True):
             at = (body.rfind(name) if is_behind else body.find(name)) + len(name)
             body = body[:at] + value + body[at:]
         return body
@@ -163,10 +163,10 @@ def _bare(piece: bytes, names: Sequence[bytes]) -> bytes | None:
     """The text without the values of volatile members; None if a value is not plain."""
     for name in names:
         if (at := piece.find(name)) >= 0:
-            found = _match_value(piece, at + len(name))
-            if found is None or piece[found.end() : found.end() + 1] not in {b",", b"}"}:
+            match = _match_value(piece, at + len(name))
+            if match is None or piece[match.end() : match.end() + 1] not in {b",", b"}"}:
                 return None
-            piece = piece[: found.start()] + piece[found.end() :]
+            piece = piece[: match.start()] + piece[match.end() :]
     return piece
 
 
@@ -205,10 +205,10 @@ def derive_pattern(body: bytes) -> tuple[Pattern, bytes] | None:
 
 
 def _around(body: bytes, identity: tuple[int, int], arguments: tuple[int, int]) -> CallPattern | None:
-    (one, first), (other, second) = sorted((identity, arguments))
-    if one + first > other:
+    (start, first), (other, second) = sorted((identity, arguments))
+    if start + first > other:
         return None  # one is inside the other
-    pieces = body[:one], body[one + first : other], body[other + second :]
+    pieces = body[:start], body[start + first : other], body[other + second :]
     return CallPattern(*pieces, is_id_first=identity < arguments)
 
 

@@ -58,17 +58,17 @@ class ContentLengthSplitter:
 
     def feed(self, data: bytes) -> list[bytes | TooLarge]:
         """Add received bytes; returns the messages that are complete now. Check `broken` afterwards."""
-        found: list[bytes | TooLarge] = []
+        messages: list[bytes | TooLarge] = []
         if self.broken is not None:
-            return found
+            return messages
         self._buffer += data
         try:
             while (message := self._next()) is not None:
-                found.append(message)
+                messages.append(message)
         except _FramingError as fault:
             self.broken = str(fault)
             self._buffer.clear()
-        return found
+        return messages
 
     def _next(self) -> bytes | TooLarge | None:
         if self._dropping is None and self._awaited is None:
@@ -80,10 +80,10 @@ class ContentLengthSplitter:
                 raise _FramingError(f"a message is longer than {self._max_dropped} bytes")
             self._awaited = length
         if self._dropping is None and self._awaited is not None and self._awaited > self._max:
-            kept = min(START, self._awaited)
-            if len(self._buffer) < kept:
+            size = min(START, self._awaited)
+            if len(self._buffer) < size:
                 return None
-            self._dropping = TooLarge(self._awaited, bytes(self._buffer[:kept]))
+            self._dropping = TooLarge(self._awaited, bytes(self._buffer[:size]))
             self._to_drop, self._awaited = self._awaited, None
         return self._message() if self._dropping is None else self._dropped(self._dropping)
 
@@ -103,21 +103,21 @@ class ContentLengthSplitter:
         return message
 
     def _head(self) -> bytes | None:
-        found = self._buffer.find(_END, self._searched)
-        if (len(self._buffer) if found < 0 else found) > MAX_HEAD:
+        end = self._buffer.find(_END, self._searched)
+        if (len(self._buffer) if end < 0 else end) > MAX_HEAD:
             raise _FramingError(f"a head is longer than {MAX_HEAD} bytes")
-        if found < 0:
+        if end < 0:
             self._searched = max(0, len(self._buffer) - len(_END) + 1)
             return None
-        head = self._take(found)
+        head = self._take(end)
         del self._buffer[: len(_END)]
         self._searched = 0
         return head
 
     def _take(self, size: int) -> bytes:
-        taken = bytes(memoryview(self._buffer)[:size])
+        data = bytes(memoryview(self._buffer)[:size])
         del self._buffer[:size]
-        return taken
+        return data
 
 
 def frame(message: bytes) -> bytes:
@@ -127,7 +127,7 @@ def frame(message: bytes) -> bytes:
 
 def _length_in(head: bytes) -> int:
     lines = [line for line in head.split(b"\r\n") if line.lower().startswith(_LENGTH)]
-    found = _HEADER.match(lines[0]) if len(lines) == 1 else None
-    if found is None:
+    match = _HEADER.match(lines[0]) if len(lines) == 1 else None
+    if match is None:
         raise _FramingError("expected exactly one Content-Length")
-    return int(found.group(1))
+    return int(match.group(1))

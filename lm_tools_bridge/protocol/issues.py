@@ -44,18 +44,18 @@ class Issue:
 
 def issues_from(value: object) -> list[Issue]:
     """The well-formed issues in a decoded JSON value."""
-    found: list[Issue] = []
-    for one in value if isinstance(value, list) else []:
+    issues: list[Issue] = []
+    for entry in value if isinstance(value, list) else []:
         # a tuple, not a set: the level may be an unhashable list or object
-        if not isinstance(one, Mapping) or one.get("level") not in ("error", "warning"):
+        if not isinstance(entry, Mapping) or entry.get("level") not in ("error", "warning"):
             continue
-        texts = {key: one.get(key) for key in ("category", "code", "message", "toolName", "details")}
+        texts = {key: entry.get(key) for key in ("category", "code", "message", "toolName", "details")}
         if all(isinstance(texts[key], str) for key in ("category", "code", "message")):
             tool = texts["toolName"] if isinstance(texts["toolName"], str) else None
             details = texts["details"]
-            found.append(
+            issues.append(
                 Issue(
-                    one["level"],
+                    entry["level"],
                     str(texts["category"]),
                     str(texts["code"]),
                     str(texts["message"]),
@@ -63,4 +63,4 @@ def issues_from(value: object) -> list[Issue]:
                     details if isinstance(details, str) or details is None else str(details),
                 )
             )
-    return found
+    return issues

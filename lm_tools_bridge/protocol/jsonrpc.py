@@ -148,14 +148,14 @@ def repeats_a_member(body: bytes, members: Mapping[str, msgspec.Raw]) -> bool:
     position = body.index(b"{") + 1
     for key, raw in members.items():
         value = bytes_of(raw)
-        found = _MEMBER.match(body, position)
+        match = _MEMBER.match(body, position)
         if (
-            found is None
-            or found.group(1) != b'"%s"' % key.encode()
-            or not body.startswith(value, found.end())
+            match is None
+            or match.group(1) != b'"%s"' % key.encode()
+            or not body.startswith(value, match.end())
         ):
             return True
-        comma = _COMMA.match(body, found.end() + len(value))
+        comma = _COMMA.match(body, match.end() + len(value))
         if comma is None:
             return True
         position = comma.end()
@@ -180,12 +180,12 @@ def with_params(body: bytes, old: bytes, new: bytes) -> bytes:
     if not old:
         return body[:position] + b'"params":' + new + b"," + body[position:]
     for key, raw in _members_decoder.decode(body).items():
-        found = _MEMBER.match(body, position)
-        comma = None if found is None else _COMMA.match(body, found.end() + len(bytes_of(raw)))
-        if found is None or comma is None:
+        match = _MEMBER.match(body, position)
+        comma = None if match is None else _COMMA.match(body, match.end() + len(bytes_of(raw)))
+        if match is None or comma is None:
             break
         if key == "params":
-            return body[: found.end()] + new + body[found.end() + len(old) :]
+            return body[: match.end()] + new + body[match.end() + len(old) :]
         position = comma.end()
     raise ValueError("the body is not a parsed message")
 
@@ -295,5 +295,5 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_without_surrogates(key): _without_surrogates(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_surrogates(one) for one in value]
+        return [_without_surrogates(item) for item in value]
     return value

@@ -53,8 +53,8 @@ def value_at(arguments: Any, path: tuple[str, ...]) -> str | int | float | bool 
 
 def mirror(properties: Iterable[Mirrored], arguments: Any) -> dict[str, str]:
     """The headers of a call with these arguments: name to encoded value."""
-    found = {one.header: value_at(arguments, one.path) for one in properties}
-    return {name: headers.encode_value(_text(value)) for name, value in found.items() if value is not None}
+    values = {mirrored.header: value_at(arguments, mirrored.path) for mirrored in properties}
+    return {name: headers.encode_value(_text(value)) for name, value in values.items() if value is not None}
 
 
 def _text(value: str | float | bool) -> str:

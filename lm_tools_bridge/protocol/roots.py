@@ -18,10 +18,10 @@ MAX_URI: Final = 16 * 1024
 def roots_in(result: bytes | msgspec.Raw) -> tuple[str, ...]:
     """The `file:` URIs in a `roots/list` result; empty if the result is invalid."""
     try:
-        listed = msgspec.json.decode(jsonrpc.members_of(result).get("roots", b"[]"))
+        roots = msgspec.json.decode(jsonrpc.members_of(result).get("roots", b"[]"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
-    entries: Iterable[Any] = listed[:MAX_ROOTS] if isinstance(listed, list) else ()
+    entries: Iterable[Any] = roots[:MAX_ROOTS] if isinstance(roots, list) else ()
     uris = (entry.get("uri") for entry in entries if isinstance(entry, Mapping))
     return tuple(uri for uri in uris if isinstance(uri, str) and len(uri) <= MAX_URI and _is_file(uri))
 

@@ -82,8 +82,8 @@ def single_event(stream: bytes, start: int, end: int) -> SingleEvent | None:
 
 def single_event_start(stream: bytes, start: int = 0, end: int = sys.maxsize) -> SingleEvent | None:
     """As `single_event`, for a part that may be incomplete: its data end where the part ends."""
-    found = _USUAL_FORM.match(stream, start, end)
-    return None if found is None else SingleEvent(found.end(), min(end, len(stream)), found[1])
+    match = _USUAL_FORM.match(stream, start, end)
+    return None if match is None else SingleEvent(match.end(), min(end, len(stream)), match[1])
 
 
 def is_one_line(text: bytes, start: int, end: int) -> bool:
@@ -134,8 +134,8 @@ class Decoder:
         """The events that these lines complete. An incomplete last line is kept."""
         events: list[Event] = []
         position = 0
-        while (found := _line_end(text, position)) is not None:
-            end, following = found
+        while (line_end := _line_end(text, position)) is not None:
+            end, following = line_end
             event = self._line(text, position, end)
             if event is not None:
                 events.append(event)

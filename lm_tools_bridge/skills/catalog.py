@@ -61,7 +61,7 @@ class _Owner:
 def user_folders(config_dir: Path, environ: Mapping[str, str]) -> list[Path]:
     """The user's folders of skills, by precedence."""
     home = environ.get("HOME") or environ.get("USERPROFILE")
-    return [config_dir / CONFIG_FOLDER, *(Path(home, one) for one in HOME_FOLDERS if home)]
+    return [config_dir / CONFIG_FOLDER, *(Path(home, folder) for folder in HOME_FOLDERS if home)]
 
 
 class SkillCatalog:
@@ -86,7 +86,7 @@ class SkillCatalog:
     ) -> None:
         self._root = root
         self._owners = (
-            _Owner(extension.PROJECT, [root / one for one in PROJECT_FOLDERS], str(root), trust),
+            _Owner(extension.PROJECT, [root / folder for folder in PROJECT_FOLDERS], str(root), trust),
             _Owner(extension.USER, own),
         )
         self._keep_items = keep_items
@@ -112,17 +112,17 @@ class SkillCatalog:
 
     def _find(self) -> list[tuple[_Owner, Reading]]:
         """All skills of all owners, valid or not; the issues of the folders go to `_issues`."""
-        found: list[tuple[_Owner, Reading]] = []
+        readings: list[tuple[_Owner, Reading]] = []
         before, self._readings = self._readings, {}
         self._issues = []
         for owner in self._owners:
             budget = Budget()
             for folder in owner.folders:
                 walked = walk(folder, owner.within, budget, self._changes.add_path)
-                shown = self._shown(str(folder))
-                self._issues += _walk_issues(walked.skipped, shown, complete=walked.complete)
-                found += [(owner, self._reading(owner, skill, before)) for skill in walked.skills]
-        return found
+                folder_text = self._shown(str(folder))
+                self._issues += _walk_issues(walked.skipped, folder_text, complete=walked.complete)
+                readings += [(owner, self._reading(owner, skill, before)) for skill in walked.skills]
+        return readings
 
     def _reading(
         self,
@@ -131,9 +131,9 @@ class SkillCatalog:
         before: Mapping[tuple[str, str], tuple[FoundSkill, Reading]],
     ) -> Reading:
         key = (owner.uri, f"{skill.real}\0{skill.relative}")
-        known = before.get(key)
-        if known is not None and known[0] == skill and known[1].is_settled:
-            reading = known[1]
+        last = before.get(key)
+        if last is not None and last[0] == skill and last[1].is_settled:
+            reading = last[1]
         else:
             place = self._shown(skill.real)
             reading = read(skill, owner.uri, place, self._wall_ns)
@@ -146,14 +146,14 @@ class SkillCatalog:
         self._readings[key] = skill, reading
         return reading
 
-    def _judged(self, found: Sequence[tuple[_Owner, Reading]]) -> SkillSnapshot:
+    def _judged(self, readings: Sequence[tuple[_Owner, Reading]]) -> SkillSnapshot:
         """The snapshot of these skills under the user's trust as it is now."""
         issues = list(self._issues)
         served: dict[str, Skill] = {}
         pending: dict[str, str] = {}
         items = []
-        verdicts = _verdicts(found)
-        for owner, reading in found:
+        verdicts = _verdicts(readings)
+        for owner, reading in readings:
             if reading.skill is None:
                 issues.append(Issue("warning", "skill", INVALID, f"A skill is left out. {reading.problem}"))
                 continue
@@ -185,23 +185,23 @@ class SkillCatalog:
         return clean_text(path.removeprefix(f"{self._root}{os.sep}"))
 
 
-def _verdicts(found: Sequence[tuple[_Owner, Reading]]) -> Mapping[str, Verdict]:
-    asked = [
+def _verdicts(readings: Sequence[tuple[_Owner, Reading]]) -> Mapping[str, Verdict]:
+    readings_of_projects = [
         (owner.trust, reading.skill)
-        for owner, reading in found
+        for owner, reading in readings
         if owner.trust is not None and reading.skill is not None
     ]
-    if not asked:
+    if not readings_of_projects:
         return {}
-    return asked[0][0]({skill.key: skill.trust_digest for _, skill in asked})
+    return readings_of_projects[0][0]({skill.key: skill.trust_digest for _, skill in readings_of_projects})
 
 
-def _walk_issues(skipped: Sequence[tuple[str, str]], shown: str, *, complete: bool) -> Iterator[Issue]:
+def _walk_issues(skipped: Sequence[tuple[str, str]], folder_text: str, *, complete: bool) -> Iterator[Issue]:
     for relative, reason in skipped:
-        place = f"{shown}/{clean_text(relative)}" if relative else shown
+        place = f"{folder_text}/{clean_text(relative)}" if relative else folder_text
         yield Issue("warning", "skill", INVALID, f"{place} is left out: {reason}")
     if not complete:
-        text = f"{shown} has more skills, files or bytes than are read; the rest is left out"
+        text = f"{folder_text} has more skills, files or bytes than are read; the rest is left out"
         yield Issue("error", "skill", "SKILLS_TRUNCATED", text)
 
 

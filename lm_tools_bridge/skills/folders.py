@@ -146,8 +146,8 @@ class _Walker:
             self._visit(place)
         for place in self._places:  # not visited, so their skills lack files
             _refuse(place.skills, "the skills have more files together than are read")
-        found = sorted(self._drafts, key=lambda draft: draft.relative)
-        return Walk(tuple(map(_skill, found)), tuple(self._skipped), self._complete)
+        drafts = sorted(self._drafts, key=lambda draft: draft.relative)
+        return Walk(tuple(map(_skill, drafts)), tuple(self._skipped), self._complete)
 
     def _add_root(self) -> None:
         real = os.path.realpath(self._folder)

@@ -51,23 +51,23 @@ def parse(content: bytes, folder_name: str) -> dict[str, Any]:
             specification.
     """
     text = _front_matter(content)
-    found = _Reader(text).mapping()
-    lines = found.lines
-    name = found.values.get("name")
-    if "name" not in found.values:
+    mapping = _Reader(text).mapping()
+    lines = mapping.lines
+    name = mapping.values.get("name")
+    if "name" not in mapping.values:
         raise InvalidFrontMatter(1, "the front matter has no name")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME:
         rule = f"name must consist of at most {MAX_NAME} lower case letters, digits and single hyphens"
         raise InvalidFrontMatter(lines["name"], rule)
     if name != folder_name:
         raise InvalidFrontMatter(lines["name"], f"name must be the name of its folder, not {name}")
-    description = found.values.get("description")
-    if "description" not in found.values:
+    description = mapping.values.get("description")
+    if "description" not in mapping.values:
         raise InvalidFrontMatter(1, "the front matter has no description")
     if not isinstance(description, str) or not description.strip() or len(description) > MAX_DESCRIPTION:
         rule = f"description must be a text of 1 to {MAX_DESCRIPTION} characters"
         raise InvalidFrontMatter(lines["description"], rule)
-    return found.values
+    return mapping.values
 
 
 def _front_matter(content: bytes) -> str:
@@ -116,11 +116,11 @@ class _Reader:
             event = self._next()
         if not isinstance(event, yaml.MappingStartEvent):
             raise InvalidFrontMatter(2, "the front matter must be a mapping (name: …)")
-        found = self._mapping(event, 0)
+        mapping = self._mapping(event, 0)
         for rest in self._events:
             if not isinstance(rest, yaml.DocumentEndEvent | yaml.StreamEndEvent):
                 raise InvalidFrontMatter(_line(rest), "the front matter has more than one document")
-        return found
+        return mapping
 
     def _next(self) -> Event:
         return next(self._events)
@@ -146,17 +146,17 @@ class _Reader:
         import yaml
 
         _refuse_tag(event)
-        found = _Mapping()
+        mapping = _Mapping()
         while not isinstance(following := self._next(), yaml.MappingEndEvent):
             line = _line(following)
             if not isinstance(following, yaml.ScalarEvent):
                 raise InvalidFrontMatter(line, "a key must be a text")
             key = _encodable(following)
-            if key in found.values:
+            if key in mapping.values:
                 raise InvalidFrontMatter(line, f"the key {_shown(key)} is there twice")
-            found.values[key] = self._value(self._next(), depth + 1)
-            found.lines[key] = line
-        return found
+            mapping.values[key] = self._value(self._next(), depth + 1)
+            mapping.lines[key] = line
+        return mapping
 
 
 def _events(text: str) -> Iterator[Event]:

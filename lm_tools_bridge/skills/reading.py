@@ -94,46 +94,48 @@ class Reading:
     is_settled: bool
 
 
-def read(found: FoundSkill, owner_uri: str, place: str, wall_ns: Callable[[], int] = time.time_ns) -> Reading:
+def read(
+    skill_files: FoundSkill, owner_uri: str, place: str, wall_ns: Callable[[], int] = time.time_ns
+) -> Reading:
     """Read all files of a skill once. Blocks.
 
     Args:
-        found: the skill; its `problem` is passed on.
+        skill_files: the skill; its `problem` is passed on.
         owner_uri: what its URIs begin with, with a slash at the end.
         place: its folder as messages show it; the key of its trust item contains it.
         wall_ns: the wall clock in nanoseconds since 1970.
     """
-    if found.problem is not None:
-        return Reading(None, None, found.problem, is_settled=True)  # nothing of it is read
+    if skill_files.problem is not None:
+        return Reading(None, None, skill_files.problem, is_settled=True)  # nothing of it is read
     now = wall_ns()
     try:
-        skill, item = _read(found, owner_uri, place)
+        skill, item = _read(skill_files, owner_uri, place)
     except Unreadable as error:
         return Reading(None, None, str(error), is_settled=False)
     except InvalidFrontMatter as invalid:
         text = f"{place}/{SKILL_FILE}, line {invalid.line}: {invalid.reason}"
-        return Reading(None, None, text, is_settled=_is_settled(found, now))
-    return Reading(skill, item, "", is_settled=_is_settled(found, now))
+        return Reading(None, None, text, is_settled=_is_settled(skill_files, now))
+    return Reading(skill, item, "", is_settled=_is_settled(skill_files, now))
 
 
-def _is_settled(found: FoundSkill, now: int) -> bool:
-    return all(is_settled(file.identity, now) for file in found.files)
+def _is_settled(skill_files: FoundSkill, now: int) -> bool:
+    return all(is_settled(file.identity, now) for file in skill_files.files)
 
 
-def _read(found: FoundSkill, owner_uri: str, place: str) -> tuple[Skill, TrustItem]:
-    folder_uri = owner_uri + "/".join(map(_quoted, found.relative.split("/")))
+def _read(skill_files: FoundSkill, owner_uri: str, place: str) -> tuple[Skill, TrustItem]:
+    folder_uri = owner_uri + "/".join(map(_quoted, skill_files.relative.split("/")))
     files, contents = [], {}
     front: dict[str, Any] | None = None
-    for file in found.files:
+    for file in skill_files.files:
         content = _content(file.path, file.identity)
         if file.name == SKILL_FILE:
-            front = front_matter.parse(content, found.relative.rpartition("/")[2])
+            front = front_matter.parse(content, skill_files.relative.rpartition("/")[2])
         uri = f"{folder_uri}/{'/'.join(map(_quoted, file.name.split('/')))}"
         digest = hashlib.sha256(content).hexdigest()
         files.append(
             SkillFile(uri, file.name, file.path, len(content), digest, _mime_type(file.name, content))
         )
-        contents[_trusted_name(found, file)] = content
+        contents[_trusted_name(skill_files, file)] = content
     if front is None:
         raise Unreadable(f"{SKILL_FILE} cannot be read")
     title = f"skill {front['name']}: {place} ({len(files)} {'file' if len(files) == 1 else 'files'})"
@@ -172,17 +174,17 @@ def _content(path: str, expected: FileIdentity | None) -> bytes:
     return content
 
 
-def _trusted_name(found: FoundSkill, file: FoundFile) -> str:
-    is_link = file.path != f"{found.real}/{file.name}"
+def _trusted_name(skill_files: FoundSkill, file: FoundFile) -> str:
+    is_link = file.path != f"{skill_files.real}/{file.name}"
     return file_name(file.name, executable=bool(file.identity[2] & stat.S_IXUSR), link=is_link)
 
 
 def _mime_type(name: str, content: bytes) -> str:
     if name.endswith(".md"):
         return _MARKDOWN
-    known = mimetypes.guess_type(name, strict=False)[0]
-    if known is not None:
-        return known
+    mime_type = mimetypes.guess_type(name, strict=False)[0]
+    if mime_type is not None:
+        return mime_type
     return _TEXT if as_text(content) is not None else _BINARY
 
 

@@ -42,21 +42,21 @@ def contents(file: SkillFile, content: bytes) -> dict[str, Any]:
 
 def directories(skills: Sequence[Skill]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The direct children of every folder, as `Resource` objects sorted by URI, by the folder's URI."""
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for skill in sorted(skills, key=lambda one: len(one.uri), reverse=True):  # a nested skill first
+    children: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for skill in sorted(skills, key=lambda entry: len(entry.uri), reverse=True):  # a nested skill first
         for file in skill.files:
             parent = file.uri.rpartition("/")[0]
-            found.setdefault(parent, {}).setdefault(file.uri, resource(skill, file))
-            _add_folders(parent, found)
-    return {folder: [below[uri] for uri in sorted(below)] for folder, below in found.items()}
+            children.setdefault(parent, {}).setdefault(file.uri, resource(skill, file))
+            _add_folders(parent, children)
+    return {folder: [below[uri] for uri in sorted(below)] for folder, below in children.items()}
 
 
-def _add_folders(folder: str, found: dict[str, dict[str, Mapping[str, Any]]]) -> None:
+def _add_folders(folder: str, children: dict[str, dict[str, Mapping[str, Any]]]) -> None:
     """Enter a folder, and all above it, as children of the folders above."""
     while "/" in folder.removeprefix(SCHEME):
         above, _, name = folder.rpartition("/")
-        known = found.setdefault(above, {})
-        if folder in known:
+        siblings = children.setdefault(above, {})
+        if folder in siblings:
             return
-        known[folder] = {"uri": folder, "name": name, "mimeType": DIRECTORY}
+        siblings[folder] = {"uri": folder, "name": name, "mimeType": DIRECTORY}
         folder = above

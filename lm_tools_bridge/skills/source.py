@@ -70,12 +70,12 @@ class SkillSource(Source):
         """Check the files and their trust now (see `Source.check_files`)."""
         try:
             async with asyncio.timeout(self._check_s):
-                found = await self._checks.get()
+                snapshot = await self._checks.get()
         except TimeoutError:
             was_late, self._is_late = self._is_late, True
             self.revision += not was_late
         else:
-            self._take(found)
+            self._take(snapshot)
         self._is_checked = True
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
@@ -94,7 +94,7 @@ class SkillSource(Source):
         if method == names.RESOURCES_READ:
             return await self._read(uri or "")
         if method == extension.GET:
-            skill = next((one for one in self._last.skills if one.uri == uri), None)
+            skill = next((candidate for candidate in self._last.skills if candidate.uri == uri), None)
             return self._not_served(uri or "") if skill is None else _entry_of(skill)
         return await super().forward(method, params, context)
 
@@ -132,22 +132,22 @@ class SkillSource(Source):
         """Wait a moment for a check that is running."""
         await self._checks.close()
 
-    def _take(self, found: SkillSnapshot) -> None:
+    def _take(self, snapshot: SkillSnapshot) -> None:
         before, was_late = self._last, self._is_late
-        self._last, self._is_late = found, False
-        if found is before and not was_late:
+        self._last, self._is_late = snapshot, False
+        if snapshot is before and not was_late:
             return
         self.revision += 1
-        if found is before:
+        if snapshot is before:
             return
-        self._directories = resources.directories(found.skills)
+        self._directories = resources.directories(snapshot.skills)
         entries = []
-        for skill in found.skills:
+        for skill in snapshot.skills:
             main = next(file for file in skill.files if file.uri == skill.uri)
             entries.append(Entry(skill.uri, resources.resource(skill, main), skill.uri))
-        skills = tuple(Entry(one.uri, resources.skill_entry(one), one.uri) for one in found.skills)
+        skills = tuple(Entry(entry.uri, resources.skill_entry(entry), entry.uri) for entry in snapshot.skills)
         self._offered = SourceOfferings(resources=tuple(entries), skills=skills)
-        self._report_changes(before, found)
+        self._report_changes(before, snapshot)
 
     def _report_changes(self, before: SkillSnapshot, now: SkillSnapshot) -> None:
         for uri, listener in tuple(self._subscribers):
@@ -172,7 +172,9 @@ class SkillSource(Source):
 
     def _not_served(self, uri: str) -> RpcError:
         text = f"No skill is served at {uri}"
-        if any(uri.startswith(one.rpartition("/")[0] + "/") for one in self._last.pending):
+        if any(
+            uri.startswith(uri_of_pending.rpartition("/")[0] + "/") for uri_of_pending in self._last.pending
+        ):
             text = f"{text} before the user trusts it. Ask the user to run: {trust_command(self._root)}"
         return RpcError(jsonrpc.INVALID_PARAMS, text, jsonrpc.raw({"uri": uri}))
 

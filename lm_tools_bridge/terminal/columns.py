@@ -38,9 +38,9 @@ def arranged(columns: Sequence[Column], cells: Sequence[Sequence[str]], screen: 
     }
     for lowered in ({Kind.DETAIL}, {Kind.DETAIL, Kind.FOLDER}):
         below = tuple(at for at, column in enumerate(columns) if column.kind in lowered)
-        for kept in _by_rank(columns, below):
-            if _total(least[at] for at in kept) <= screen.width:
-                widths = {at: whole[at] for at in kept}
+        for columns_left in _by_rank(columns, below):
+            if _total(least[at] for at in columns_left) <= screen.width:
+                widths = {at: whole[at] for at in columns_left}
                 _shrink(widths, least, screen.width)
                 return Arrangement(widths, below)
     return None

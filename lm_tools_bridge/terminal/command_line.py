@@ -149,8 +149,8 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
-def _remember(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
-    ctx.meta[_JSON] = bool(ctx.meta.get(_JSON)) or given
+def _remember(ctx: click.Context, _: click.Parameter, is_json: bool) -> bool:
+    ctx.meta[_JSON] = bool(ctx.meta.get(_JSON)) or is_json
     return bool(ctx.meta[_JSON])
 
 
@@ -190,8 +190,10 @@ def choose(
     *_, last = answers
     meaning = ", ".join(f"{letter} = {text}" for letter, text in answers.items())
     letters = click.Choice(list(answers), case_sensitive=False)
-    chosen: str = click.prompt(f"{question} ({meaning})", type=letters, default=last, show_default=False)
-    return chosen
+    letter_chosen: str = click.prompt(
+        f"{question} ({meaning})", type=letters, default=last, show_default=False
+    )
+    return letter_chosen
 
 
 def _require_person(change: str, step: str, *, piped: bool) -> None:

@@ -106,8 +106,10 @@ def _records(columns: Sequence[Column], cells: Sequence[Sequence[str]], screen: 
         for column, text in zip(columns, row, strict=True):
             head = Span(column.head.ljust(wide), Part.HEAD)
             room = max(1, (screen.width or 0) - wide)
-            shown = cut(column.kind, text, room, screen) if column.kind in {Kind.FOLDER, Kind.TEXT} else text
-            yield [head, Span(shown, _style(column, text, screen))]
+            cell_text = (
+                cut(column.kind, text, room, screen) if column.kind in {Kind.FOLDER, Kind.TEXT} else text
+            )
+            yield [head, Span(cell_text, _style(column, text, screen))]
 
 
 def _facts(facts: Sequence[Fact], screen: Screen) -> Iterator[Line]:

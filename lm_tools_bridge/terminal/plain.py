@@ -16,8 +16,8 @@ def columns_of(text: str) -> int:
     import unicodedata  # noqa: PLC0415  most texts are ASCII
 
     return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1
-        for one in text
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
     )
 
 

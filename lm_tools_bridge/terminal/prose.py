@@ -24,12 +24,12 @@ def broken(text: str, screen: Screen) -> Iterator[str]:
         return
     start = text[: len(text) - len(text.lstrip())]
     current, end = "", 0
-    for found in _WORDS.finditer(text):
-        longer = current + text[end : found.end()]
+    for word in _WORDS.finditer(text):
+        longer = current + text[end : word.end()]
         if current.strip() and _is_long(longer, screen):
             yield current
-            longer = start[:_DEEPEST] + found.group()
-        current, end = longer, found.end()
+            longer = start[:_DEEPEST] + word.group()
+        current, end = longer, word.end()
     yield current
 
 

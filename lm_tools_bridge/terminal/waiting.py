@@ -58,13 +58,13 @@ def _shown_after_a_while(text: str) -> Iterator[Callable[[str], None]]:
 def paused() -> Iterator[None]:
     """Remove the spinner while something is printed."""
     with _lock:
-        shown = _shown[:]
-        for live in shown:
+        displays = _shown[:]
+        for live in displays:
             live.stop()
         try:
             yield
         finally:
-            for live in shown:
+            for live in displays:
                 live.start()
 
 

@@ -21,7 +21,7 @@ class Bell:
 
     def note(self, waiting: Iterable[Mapping[str, Any]]) -> None:
         """Take what a frame shows under `needsYou`."""
-        keys = {str(one["key"]) for one in waiting}
+        keys = {str(row["key"]) for row in waiting}
         if self._known is not None and not keys <= self._known:
             self._write(_BELL)
         self._known = keys | (self._known or set())

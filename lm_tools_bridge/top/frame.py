@@ -28,19 +28,19 @@ def frame(now: Sample, before: Sample | None) -> Frame:
     seconds = 0.0 if before is None else now.at - before.at
     past: Mapping[str, Any] = {} if before is None else before.status
     usage = {} if before is None else before.usage
-    known = {one.get("workspace"): one for one in merged_workspaces(past)}
+    rows_before = {entry.get("workspace"): entry for entry in merged_workspaces(past)}
     servers: list[dict[str, Any]] = []
     for row in merged_workspaces(now.status):
         if is_gone(row):
             continue
-        servers.append(_server(row, known.get(row.get("workspace")), seconds))
+        servers.append(_server(row, rows_before.get(row.get("workspace")), seconds))
         calls = now.calls.get(str(row.get("workspace")))
         servers += _sources(row if calls is None else {**row, **calls.answer}, now.usage, usage, seconds)
     return {
         "manager": _manager(now.status, past, seconds),
         "servers": servers,
         "calls": list(_calls(now)),
-        "needsYou": [one._asdict() for one in attention(now.status)],
+        "needsYou": [entry._asdict() for entry in attention(now.status)],
     }
 
 
@@ -72,7 +72,7 @@ def _sources(
         if source.get("kind") not in {"stdio", "remote"}:
             continue
         pid = source.get("pid")
-        used, earlier = (found.get(pid) if isinstance(pid, int) else None for found in (usage, past))
+        used, earlier = (usages.get(pid) if isinstance(pid, int) else None for usages in (usage, past))
         yield {
             **dict.fromkeys((*_SERVER, "callsPerSec")),
             "workspace": row.get("workspace"),
@@ -90,13 +90,13 @@ def _calls(now: Sample) -> Iterator[dict[str, Any]]:
     running: list[dict[str, Any]] = []
     ended: list[dict[str, Any]] = []
     for workspace, calls in now.calls.items():
-        running += [_call(workspace, one, "running", None) for one in objects(calls.answer, "running")]
+        running += [_call(workspace, call, "running", None) for call in objects(calls.answer, "running")]
         ended += [
-            _call(workspace, one, one.get("outcome"), _number(one, "ageSec", now.at - calls.at))
-            for one in objects(calls.answer, "ended")
+            _call(workspace, call, call.get("outcome"), _number(call, "ageSec", now.at - calls.at))
+            for call in objects(calls.answer, "ended")
         ]
-    yield from sorted(running, key=lambda one: -(one["ms"] or 0))
-    yield from sorted(ended, key=lambda one: one["ageSec"] or 0)
+    yield from sorted(running, key=lambda call: -(call["ms"] or 0))
+    yield from sorted(ended, key=lambda call: call["ageSec"] or 0)
 
 
 def _call(workspace: str, call: Mapping[str, Any], state: object, age: float | None) -> dict[str, Any]:

@@ -44,13 +44,16 @@ def views(frame: Frame, height: int = _UNLIMITED) -> list[View]:
     """The frame on a screen with so many lines: what is busy goes first, what does not fit is left out."""
     free = max(height - _FIXED_LINES, 2 * _FEWEST)
     servers = sorted(frame["servers"], key=_is_idle) if _must_choose(frame, free) else frame["servers"]
-    shown = servers[: max(free // 2, free - len(frame["calls"]))]
-    calls = frame["calls"][: free - len(shown)]
-    found: list[View] = [_headline(frame["manager"]), _facts(frame["manager"], frame["needsYou"]), ""]
-    found.append(Table(_CALLS, [_call(one) for one in calls]) if calls else "no calls yet")
-    found += ["", Table(_SERVERS, [_server(one) for one in shown]) if shown else "no servers yet"]
-    hidden = len(servers) - len(shown)
-    return [*found, f"and {hidden} more"] if hidden else found
+    visible_servers = servers[: max(free // 2, free - len(frame["calls"]))]
+    calls = frame["calls"][: free - len(visible_servers)]
+    shown_views: list[View] = [_headline(frame["manager"]), _facts(frame["manager"], frame["needsYou"]), ""]
+    shown_views.append(Table(_CALLS, [_call(call) for call in calls]) if calls else "no calls yet")
+    shown_views += [
+        "",
+        Table(_SERVERS, [_server(call) for call in visible_servers]) if visible_servers else "no servers yet",
+    ]
+    hidden = len(servers) - len(visible_servers)
+    return [*shown_views, f"and {hidden} more"] if hidden else shown_views
 
 
 def _must_choose(frame: Frame, free: int) -> bool:
@@ -81,7 +84,7 @@ def _facts(manager: Mapping[str, Any], waiting: Sequence[Mapping[str, Any]]) -> 
         f"{_shown(manager['connectedClients'])} connected, "
         f"{_shown(manager['sessions'])} sessions, {_shown(manager['streams'])} streams"
     )
-    used_text = ", ".join(one for one in used if one) or "-"
+    used_text = ", ".join(part for part in used if part) or "-"
     return FactList(
         [
             *_needs(waiting),
@@ -112,4 +115,4 @@ def _call(call: Mapping[str, Any]) -> tuple[object, ...]:
 def _server(server: Mapping[str, Any]) -> tuple[object, ...]:
     name = server["workspace"] if server["source"] is None else f"  {server['source']}"
     figures = ("state", "inFlight", "callsPerSec", "rssBytes", "cpuPercent", "pid", "root")
-    return (name, *(server[one] for one in figures))
+    return (name, *(server[figure] for figure in figures))

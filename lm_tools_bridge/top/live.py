@@ -62,10 +62,10 @@ def _shown_until_quit(draw: Draw, live: Live, until: float) -> bool:
 def _screenful(draw: Draw, lines: int) -> Text:
     text = text_of(draw(lines), sys.stdout)
     rows = text.split("\n", allow_blank=True)
-    kept = rows[: lines - 2]
+    visible_rows = rows[: lines - 2]
     last = text_of([Note(_LAST_LINE)], sys.stdout)
     last.stylize("dim")
-    return Text("\n").join([*kept, *[Text()] * (lines - 1 - len(kept)), last])
+    return Text("\n").join([*visible_rows, *[Text()] * (lines - 1 - len(visible_rows)), last])
 
 
 def _wants_to_quit(seconds: float) -> bool:

@@ -73,27 +73,35 @@ class Sampler:
         """
         status = self._control.get("/mcp/status")
         at = self._clock()
-        servers = [one for one in objects(status, "instanceDetails") if one.get("owner") == "manager"]
+        servers = [
+            instance for instance in objects(status, "instanceDetails") if instance.get("owner") == "manager"
+        ]
         self._calls = {
-            str(one.get("workspace")): calls
-            for one in servers
-            if (calls := self._calls_of(one, at)) is not None
+            str(instance.get("workspace")): calls
+            for instance in servers
+            if (calls := self._calls_of(instance, at)) is not None
         }
         return Sample(at, status, dict(self._calls), self._usages())
 
     def _calls_of(self, server: Mapping[str, Any], at: float) -> WorkspaceCalls | None:
-        known, total = self._calls.get(str(server.get("workspace"))), server.get("calls")
+        last_calls, total = self._calls.get(str(server.get("workspace"))), server.get("calls")
         is_busy = bool(server.get("inFlight") or server.get("tasks"))
-        was_busy = known is not None and bool(objects(known.answer, "running"))
-        is_recent = known is not None and at - known.at < IDLE_S
-        if known is not None and is_recent and known.total == total and not is_busy and not was_busy:
-            return known
+        was_busy = last_calls is not None and bool(objects(last_calls.answer, "running"))
+        is_recent = last_calls is not None and at - last_calls.at < IDLE_S
+        if (
+            last_calls is not None
+            and is_recent
+            and last_calls.total == total
+            and not is_busy
+            and not was_busy
+        ):
+            return last_calls
         with suppress(NoManager, ManagerFault, ControlRefusal):
             return WorkspaceCalls(at, total, self._control.post("/calls", {"cwd": server.get("root")}))
         return None  # the server ended meanwhile
 
     def _usages(self) -> dict[int, Usage]:
-        asked = self._calls.values()
-        pids = [source.get("pid") for calls in asked for source in objects(calls.answer, "sources")]
-        found = {pid: self._usage_of(pid) for pid in pids if isinstance(pid, int)}
-        return {pid: usage for pid, usage in found.items() if usage is not None}
+        all_calls = self._calls.values()
+        pids = [source.get("pid") for calls in all_calls for source in objects(calls.answer, "sources")]
+        usages = {pid: self._usage_of(pid) for pid in pids if isinstance(pid, int)}
+        return {pid: usage for pid, usage in usages.items() if usage is not None}

@@ -52,8 +52,8 @@ def top(once: bool, interval: float, bell: bool, as_json: bool) -> None:
         with explained():
             frames.next()
             time.sleep(min(_ONCE_S, interval))
-            made = frames.next()
-        print_json(made) if as_json else show(*views(made))
+            first_frame = frames.next()
+        print_json(first_frame) if as_json else show(*views(first_frame))
     elif as_json:
         with suppress(KeyboardInterrupt):
             while True:
@@ -80,19 +80,19 @@ class _Frames:
         except (NoManager, ManagerFault, ControlRefusal):
             self._before = None
             raise
-        made = frame(now, self._before)
+        new_frame = frame(now, self._before)
         self._before = now
-        return made
+        return new_frame
 
     def draw(self) -> Callable[[int], list[View]]:
         """What to show now: the frame, or that there is no manager."""
         try:
-            made = self.next()
+            new_frame = self.next()
         except (NoManager, ManagerFault, ControlRefusal):
             return lambda _: WAITING
         if self._bell is not None:
-            self._bell.note(made["needsYou"])
-        return lambda height: views(made, height)
+            self._bell.note(new_frame["needsYou"])
+        return lambda height: views(new_frame, height)
 
 
 def _write(text: str) -> None:

@@ -38,14 +38,14 @@ class ClientEntries:
     @classmethod
     def found(cls, paths: Paths, home: Path) -> ClientEntries:
         """Look through the files of all known clients."""
-        found = cls(ClientFiles(Machine(dict(os.environ), home, sys.platform), paths.state_dir, _ANY))
+        entries = cls(ClientFiles(Machine(dict(os.environ), home, sys.platform), paths.state_dir, _ANY))
         for client in CLIENTS:
-            plan, is_undo = found.files.plan_uninstallation(client)
+            plan, is_undo = entries.files.plan_uninstallation(client)
             if isinstance(plan, Planned):
-                found.planned.append(Removal(client, plan, is_undo))
+                entries.planned.append(Removal(client, plan, is_undo))
             elif isinstance(plan, Refusal):
-                found.refused.append((client, plan))
-        return found
+                entries.refused.append((client, plan))
+        return entries
 
     def remove(self) -> Iterator[str]:
         """Remove the entries; yields the title of each client that is done."""

@@ -77,7 +77,7 @@ def groups(paths: Paths, home: Path) -> list[Group]:
     state, runtime = paths.state_dir, paths.runtime_dir
     sockets = [
         paths.control_socket.parent,
-        *(one for one in home.glob(".lmtb-*") if _OUTSIDE.fullmatch(one.name)),
+        *(folder for folder in home.glob(".lmtb-*") if _OUTSIDE.fullmatch(folder.name)),
     ]
     outside = [
         folder
@@ -136,8 +136,8 @@ def _caches(home: Path) -> tuple[Path, ...]:
 
 
 def _existing(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
-    found = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
-    return tuple(path for path in found if _is_removed(path) or _is_empty(path))
+    paths = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+    return tuple(path for path in paths if _is_removed(path) or _is_empty(path))
 
 
 def own_files(entry: Path) -> Iterator[Path]:

@@ -51,17 +51,17 @@ def uninstall(yes: bool, with_secrets: bool, as_json: bool) -> None:
     entries = ClientEntries.found(paths, Path.home())
     wants_entries = bool(entries.planned) and _wants_entries(entries, yes=yes)
     every = groups(paths, Path.home())
-    chosen = [one.name for one in every if _is_wanted(one, yes=yes, secrets=with_secrets)]
+    group_names = [group.name for group in every if _is_wanted(group, yes=yes, secrets=with_secrets)]
     if wants_service:
         carry_out(service)
     removed = ["service"] if wants_service else []
     for title in entries.remove() if wants_entries else ():
         say(f"removed: the entry of {title}")
         removed.append(f"the entry of {title}")
-    if chosen:
+    if group_names:
         _stop_manager(paths)
-    _remove(chosen, paths)
-    removed += chosen
+    _remove(group_names, paths)
+    removed += group_names
     if not removed:
         say("nothing was removed")
     left = list(_what_remains(paths, entries))
@@ -123,12 +123,12 @@ def _runs(paths: Paths) -> bool:
     return True
 
 
-def _remove(chosen: list[str], paths: Paths) -> None:
+def _remove(group_names: list[str], paths: Paths) -> None:
     """Remove the groups of these names, as they are now: a stop and the secret store change files."""
-    if "secrets" in chosen:
+    if "secrets" in group_names:
         _empty_keyring(paths)
     for group in groups(paths, Path.home()):
-        if group.name in chosen:
+        if group.name in group_names:
             _remove_group(group)
             say(f"removed: {group.name}")
 
@@ -158,8 +158,8 @@ def _remove_empty(entry: Path) -> None:
 
 def _empty_keyring(paths: Paths) -> None:
     """Delete each secret through its store, which knows whether the desktop's keyring holds it."""
-    listed = _secrets(paths, "list", "--json")
-    for key in _keys(listed.stdout) if listed is not None else ():
+    output = _secrets(paths, "list", "--json")
+    for key in _keys(output.stdout) if output is not None else ():
         done = _secrets(paths, "delete", key)
         if done is None or done.returncode:
             why = "no answer" if done is None else done.stderr.strip()
@@ -183,9 +183,9 @@ def _secrets(paths: Paths, *words: str) -> subprocess.CompletedProcess[str] | No
         return None
 
 
-def _keys(listed: str) -> list[str]:
+def _keys(output: str) -> list[str]:
     try:
-        keys = json.loads(listed).get("keys", [])
+        keys = json.loads(output).get("keys", [])
     except (ValueError, AttributeError):
         return []
     return [key for key in keys if isinstance(key, str)]

@@ -57,10 +57,10 @@ def answer_of(*words: str, limit_s: float) -> dict[str, Any] | None:
     try:
         command = command_line(*_with_json(words))
         ended = subprocess.run(command, capture_output=True, timeout=limit_s, check=True)
-        found = json.loads(ended.stdout)
+        answer = json.loads(ended.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return answer if isinstance(answer, dict) else None
 
 
 def _unusable(error: OSError) -> Failure:
@@ -120,7 +120,7 @@ def _nearest_mark(folder: str) -> str:
     if isinstance(facts, CwdProblem):
         raise Failure(f"{folder} cannot be used: {facts.kind.value}", "name an existing folder")
     home = identify(str(Path.home()))
-    found = match(facts.ancestors, (), home=home, auto_start=True)
-    if found is None:
+    project = match(facts.ancestors, (), home=home, auto_start=True)
+    if project is None:
         raise unmatched(folder)
-    return found.root
+    return project.root

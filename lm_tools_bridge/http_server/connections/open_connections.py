@@ -68,16 +68,16 @@ class Connections:
 
     async def close(self) -> None:
         """Close all but delegated connections; requests under way get `limits.shutdown_s`. Idempotent."""
-        for one in self._own():
-            if one.is_idle:
-                one.abort()
+        for connection in self._own():
+            if connection.is_idle:
+                connection.abort()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.limits.shutdown_s)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for one in self._own():
-            one.abort()
+        for connection in self._own():
+            connection.abort()
 
     def _own(self) -> list[OpenConnection]:
-        return [one for one in self.open if one.state is not State.DELEGATED]
+        return [connection for connection in self.open if connection.state is not State.DELEGATED]

@@ -118,10 +118,10 @@ class ChunkedBody:
         return None
 
     def _read_size(self, line: bytes) -> AdmissionRefusal | None:
-        found = _SIZE.match(line)
-        if found is None:
+        match = _SIZE.match(line)
+        if match is None:
             return BROKEN
-        self._missing = int(found[1], 16)
+        self._missing = int(match[1], 16)
         self._size += self._missing
         if self._size > self._cap:
             self._received.clear()

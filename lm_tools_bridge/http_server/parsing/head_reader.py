@@ -114,8 +114,8 @@ class HeadReader(ABC, Generic[Head]):
     def _read(self, raw: bytes) -> ReadHead[Head] | RefusedHead:
         if len(raw) > MAX_CACHED_HEAD_BYTES:
             return self._read_uncached(raw)
-        named = None if self._session is None else self._session.search(raw)
-        bare = raw if named is None else _without(raw, named)
+        session_match = None if self._session is None else self._session.search(raw)
+        bare = raw if session_match is None else _without(raw, session_match)
         digits = PLAIN_LENGTH.search(bare)
         if digits is None:
             return self._read_uncached(raw)
@@ -127,7 +127,12 @@ class HeadReader(ABC, Generic[Head]):
             if isinstance(judged, RefusedHead):
                 return judged
             head = _put(self._by_key, key, judged)
-        read = ReadHead(head, length, self.session_of(head) if named is None else named[1].decode(), is_known)
+        read = ReadHead(
+            head,
+            length,
+            self.session_of(head) if session_match is None else session_match[1].decode(),
+            is_known,
+        )
         return _put(self._by_bytes, raw, read) if is_known else read
 
     def _read_uncached(self, raw: bytes) -> ReadHead[Head] | RefusedHead:
@@ -155,7 +160,7 @@ def _put(cache: dict[bytes, _Value], key: bytes, value: _Value) -> _Value:
     return value
 
 
-def _without(text: bytes, found: re.Match[bytes]) -> bytes:
+def _without(text: bytes, match: re.Match[bytes]) -> bytes:
     """The text without the first group of a match."""
-    begin, end = found.span(1)
+    begin, end = match.span(1)
     return text[:begin] + text[end:]

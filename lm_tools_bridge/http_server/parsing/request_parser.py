@@ -62,10 +62,10 @@ class RequestParser(Generic[Head]):
 
     def _skip_blank_lines(self) -> bool:
         """Drop empty lines from the buffer; return False if there are too many before one head."""
-        found = _BLANK_LINES.match(self.buffer)
-        if found is not None:
-            self._blank_bytes += found.end()
-            self.buffer = self.buffer[found.end() :]
+        match = _BLANK_LINES.match(self.buffer)
+        if match is not None:
+            self._blank_bytes += match.end()
+            self.buffer = self.buffer[match.end() :]
         return self._blank_bytes <= MAX_BLANK_BYTES
 
     @property

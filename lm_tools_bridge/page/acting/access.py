@@ -96,7 +96,11 @@ class Access:
     def sessions(self) -> list[PageSession]:
         """The sessions that are not over, the oldest first."""
         now = self._clock()
-        return [one for one in self._sessions if now - one.began < SESSION_S and now - one.used < IDLE_S]
+        return [
+            session
+            for session in self._sessions
+            if now - session.began < SESSION_S and now - session.used < IDLE_S
+        ]
 
     def revoke(self) -> int:
         """End all sessions and tickets; returns how many sessions there were."""
@@ -107,21 +111,21 @@ class Access:
 
     def revoke_one(self, number: int) -> PageSession | None:
         """End the session with this number and return it; None if there is none. Tickets stay valid."""
-        found = next((one for one in self.sessions() if one.number == number), None)
-        self._sessions = [one for one in self.sessions() if one is not found]
-        return found
+        session = next((candidate for candidate in self.sessions() if candidate.number == number), None)
+        self._sessions = [candidate for candidate in self.sessions() if candidate is not session]
+        return session
 
     def as_json(self) -> list[dict[str, Any]]:
         """The sessions for people, with ages in seconds."""
         now = self._clock()
         return [
             {
-                "number": one.number,
-                "browser": one.browser[:MAX_BROWSER],
-                "openedAgeSec": int(now - one.began),
-                "actedAgeSec": int(now - one.used),
+                "number": session.number,
+                "browser": session.browser[:MAX_BROWSER],
+                "openedAgeSec": int(now - session.began),
+                "actedAgeSec": int(now - session.used),
             }
-            for one in self.sessions()
+            for session in self.sessions()
         ]
 
 

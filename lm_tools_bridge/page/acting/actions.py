@@ -83,10 +83,10 @@ async def _sign_in(means: Means, members: Mapping[str, str]) -> ActionResult:
 
 async def _end_session(means: Means, members: Mapping[str, str]) -> ActionResult:
     number = members.get("number", "")
-    found = means.access.revoke_one(int(number)) if number.isdecimal() and len(number) < 16 else None
-    if found is None:
+    browser = means.access.revoke_one(int(number)) if number.isdecimal() and len(number) < 16 else None
+    if browser is None:
         return ActionResult(False, "This browser can no longer act anyway.")
-    return ActionResult(True, f"Browser {found.number} can no longer act. It can still read this page.")
+    return ActionResult(True, f"Browser {browser.number} can no longer act. It can still read this page.")
 
 
 async def _start_server(means: Means, members: Mapping[str, str]) -> ActionResult:
@@ -105,10 +105,10 @@ async def _set_tool(means: Means, members: Mapping[str, str]) -> ActionResult:
         return _NO_PROJECT
     if problem := await _missing(means, root, "tools", "name", tool):
         return problem
-    found = await means.changes.change_tool(root, tool, change)
-    if isinstance(found, NotChanged):
-        return ActionResult(False, found.of(tool))
-    return ActionResult(True, f"{tool} {EFFECTS[change]}, written to {_file(found)}.{_wait(found)}")
+    outcome = await means.changes.change_tool(root, tool, change)
+    if isinstance(outcome, NotChanged):
+        return ActionResult(False, outcome.of(tool))
+    return ActionResult(True, f"{tool} {EFFECTS[change]}, written to {_file(outcome)}.{_wait(outcome)}")
 
 
 async def _set_visibility(means: Means, members: Mapping[str, str]) -> ActionResult:
@@ -119,11 +119,11 @@ async def _set_visibility(means: Means, members: Mapping[str, str]) -> ActionRes
         return _NO_PROJECT
     if problem := await _missing(means, root, *(("tools", "name") if tool else ("sources", "id")), name):
         return problem
-    found = await means.changes.change_visibility(root, name, visibility, of_source=tool is None)
+    outcome = await means.changes.change_visibility(root, name, visibility, of_source=tool is None)
     who = name if tool else f"What {name} offers"
-    if isinstance(found, NotChanged):
-        return ActionResult(False, found.of(who))
-    return ActionResult(True, f"{who} {LISTED[visibility]}, written to {_file(found)}.")
+    if isinstance(outcome, NotChanged):
+        return ActionResult(False, outcome.of(who))
+    return ActionResult(True, f"{who} {LISTED[visibility]}, written to {_file(outcome)}.")
 
 
 async def _missing(means: Means, root: str, kind: str, key: str, name: str) -> ActionResult | None:
@@ -131,7 +131,7 @@ async def _missing(means: Means, root: str, kind: str, key: str, name: str) -> A
     answer = await means.services.ask_server(root, "inspect", None)
     if isinstance(answer, Refusal):
         return ActionResult(False, answer.message)
-    if all(one.get(key) != name for one in objects(json_object(answer) or {}, kind)):
+    if all(entry.get(key) != name for entry in objects(json_object(answer) or {}, kind)):
         gone = (
             f"No source offers {name} any more" if kind == "tools" else f"There is no source {name} any more"
         )
@@ -139,21 +139,21 @@ async def _missing(means: Means, root: str, kind: str, key: str, name: str) -> A
     return None
 
 
-def _file(found: Mapping[str, Any]) -> str:
-    host = found.get("host")
-    return f"{found.get('file')} on {host}" if host else str(found.get("file"))
+def _file(outcome: Mapping[str, Any]) -> str:
+    host = outcome.get("host")
+    return f"{outcome.get('file')} on {host}" if host else str(outcome.get("file"))
 
 
-def _wait(found: Mapping[str, Any]) -> str:
+def _wait(outcome: Mapping[str, Any]) -> str:
     """A note if the changed file comes with the project, so that the change waits for trust."""
-    command = found.get("waitsFor")
+    command = outcome.get("waitsFor")
     return f" That file comes with the project, so it waits for: {command}" if command else ""
 
 
 async def _is_root(services: Services, root: str) -> bool:
     """Whether this is the root of a workspace: no rule is written anywhere else."""
-    found = await services.resolve(root)
-    return found is not None and not isinstance(found, CwdProblem) and found.workspace_folders[0] == root
+    match = await services.resolve(root)
+    return match is not None and not isinstance(match, CwdProblem) and match.workspace_folders[0] == root
 
 
 async def _stop_call(means: Means, members: Mapping[str, str]) -> ActionResult:
@@ -168,11 +168,11 @@ async def _stop_call(means: Means, members: Mapping[str, str]) -> ActionResult:
 
 
 async def _answer_approval(means: Means, members: Mapping[str, str]) -> ActionResult:
-    identity, given = members.get("id"), members.get("answer")
-    if identity is None or given not in {"once", "always", "deny"}:
+    identity, decision = members.get("id"), members.get("answer")
+    if identity is None or decision not in {"once", "always", "deny"}:
         return ActionResult(False, "The request names no call or no answer: reload the page.")
-    result = await means.waiting_calls.answer(identity, approve=given != "deny", where="on the page")
-    if not result.ok or result.call is None or given != "always":
+    result = await means.waiting_calls.answer(identity, approve=decision != "deny", where="on the page")
+    if not result.ok or result.call is None or decision != "always":
         return ActionResult(result.ok, result.text)
     tool, root, host = (result.call[name] for name in ("tool", "root", "host"))
     written = await means.changes.change_tool(root, tool, "allow")

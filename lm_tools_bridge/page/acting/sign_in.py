@@ -91,17 +91,17 @@ class SignIns:
             await self._end(key)
 
     async def _end(self, key: tuple[str, str]) -> None:
-        found = self._waiting.pop(key, None)
-        if found is not None:
-            await _stop(*found)
+        running = self._waiting.pop(key, None)
+        if running is not None:
+            await _stop(*running)
 
     async def _address(self, process: Process) -> SignInPage | str:
         assert process.stdout is not None  # noqa: S101  narrows the type: it is a pipe
         try:
             async with asyncio.timeout(ADDRESS_S):
                 line = await process.stdout.readline()
-                found = _url_in(line)
-                return found or str(understood(line + await process.stdout.read(MAX_OUTPUT)))
+                address = _url_in(line)
+                return address or str(understood(line + await process.stdout.read(MAX_OUTPUT)))
         except TimeoutError:
             return f"the server named no sign-in page within {ADDRESS_S:g} s"
         except ValueError:

@@ -15,19 +15,19 @@ _HEIGHT: Final = 30
 Series = Sequence[float | None]
 
 
-def chart(title: str, values: Series, shown: Callable[[float], object]) -> str:
+def chart(title: str, values: Series, format_value: Callable[[float], object]) -> str:
     """A line over time, the last value at the right, with the last and the highest value as text.
 
     Args:
         values: one for each moment, the oldest first; None where nothing was measured.
-        shown: a value with its unit.
+        format_value: writes a value with its unit.
     """
-    known = [value for value in values if value is not None]
-    if not known:
+    measured = [value for value in values if value is not None]
+    if not measured:
         return f"<figure><figcaption>{title}: –</figcaption></figure>"
-    last = "–" if values[-1] is None else text(shown(values[-1]))
-    most = text(shown(max(known)))
-    lines = "".join(f'<polyline points="{points}"/>' for points in _lines(values, max(known)))
+    last = "–" if values[-1] is None else text(format_value(values[-1]))
+    most = text(format_value(max(measured)))
+    lines = "".join(f'<polyline points="{points}"/>' for points in _lines(values, max(measured)))
     return (
         f"<figure><figcaption>{title}: <strong>{last}</strong>, at most {most}</figcaption>"
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" '

@@ -79,8 +79,8 @@ def text(value: object) -> str:
 
 def lines(values: Iterable[object]) -> str:
     """Lines of a program's output or of a file; empty if there are none."""
-    found = "\n".join(escape(printable(str(value))) for value in values)
-    return f"<pre>{found}</pre>" if found else ""
+    block = "\n".join(escape(printable(str(value))) for value in values)
+    return f"<pre>{block}</pre>" if block else ""
 
 
 def state(value: object) -> str:
@@ -107,24 +107,24 @@ def copyable(command: str) -> str:
     )
 
 
-def steps(told: str) -> str:
+def steps(text_of_steps: str) -> str:
     """What helps: sentences, whose commands can be copied by themselves, without the words before them.
 
     Args:
-        told: `WORDS: COMMAND` or a sentence, several with `; ` between. Names from elsewhere are only in
-            commands, quoted for a shell.
+        text_of_steps: `WORDS: COMMAND` or a sentence, several with `; ` between. Names from elsewhere are
+            only in commands, quoted for a shell.
     """
-    ends = [match.span("end") for match in _NEXT_STEP.finditer(told) if match["end"]]
+    ends = [match.span("end") for match in _NEXT_STEP.finditer(text_of_steps) if match["end"]]
     starts = [0, *(end for _, end in ends)]
-    stops = [*(begin for begin, _ in ends), len(told)]
-    return "<br>".join(_step(told[start:stop]) for start, stop in zip(starts, stops, strict=True))
+    stops = [*(begin for begin, _ in ends), len(text_of_steps)]
+    return "<br>".join(_step(text_of_steps[start:stop]) for start, stop in zip(starts, stops, strict=True))
 
 
-def _step(told: str) -> str:
-    words, separator, command = told.partition(": lmtb ")
+def _step(step_text: str) -> str:
+    words, separator, command = step_text.partition(": lmtb ")
     if separator:
         return f"{text(capitalized(words))}: {copyable(f'lmtb {command}')}"
-    return copyable(told) if told.startswith("lmtb ") else text(told)
+    return copyable(step_text) if step_text.startswith("lmtb ") else text(step_text)
 
 
 def capitalized(sentence: str) -> str:

@@ -32,8 +32,8 @@ def browser_name(user_agent: str) -> str:
         user_agent: the header field `User-Agent`, which anybody can invent.
     """
     for product, name in _BROWSERS:
-        found = re.search(rf"\b{product}/([0-9]{{1,4}})", user_agent)
-        if found is not None:
+        match = re.search(rf"\b{product}/([0-9]{{1,4}})", user_agent)
+        if match is not None:
             system = next((word for mark, word in _SYSTEMS if mark in user_agent), None)
-            return f"{name} {found[1]}" + (f" on {system}" if system else "")
+            return f"{name} {match[1]}" + (f" on {system}" if system else "")
     return user_agent

@@ -54,11 +54,11 @@ def _rest(count: int, command: str) -> str:
     return f"<p>{count:,} more: {copyable(command)}</p>" if count else ""
 
 
-def _needs(found: Sequence[Need], more: int) -> str:
-    if not found:
+def _needs(needs: Sequence[Need], more: int) -> str:
+    if not needs:
         return '<h2>What needs you</h2><p class="state good">Nothing. All is well.</p>'
-    listed = "".join(map(_need, found))
-    return f'<h2>What needs you</h2><ul class="needs">{listed}</ul>{_rest(more, "lmtb status")}'
+    items = "".join(map(_need, needs))
+    return f'<h2>What needs you</h2><ul class="needs">{items}</ul>{_rest(more, "lmtb status")}'
 
 
 def _need(need: Need) -> str:
@@ -73,9 +73,9 @@ def _need(need: Need) -> str:
 def _clicks(need: Need) -> str:
     """What one click does: the buttons and the link. A button that is alone is the one that stands out."""
     actions = (*([need.action] if need.action else []), *need.more_actions)
-    shown = f"{' '.join(map(button, actions))}{_page_of(need)}"
+    buttons = f"{' '.join(map(button, actions))}{_page_of(need)}"
     kind = "buttons one" if len(actions) == 1 else "buttons"
-    return f'<p class="{kind}">{shown}</p>' if shown else ""
+    return f'<p class="{kind}">{buttons}</p>' if buttons else ""
 
 
 def _page_of(need: Need) -> str:
@@ -107,18 +107,18 @@ def _coarse(seconds: object) -> int:
     return max(60, seconds // 60 * 60) if isinstance(seconds, int) else 60
 
 
-def _manager(known: ManagerFacts) -> str:
-    shown = {
-        "State": state(known.state),
-        "Version": text(known.version),
-        "Address": f"<code>{text(known.address)}</code>",
-        "Up": text(duration(known.up_s)),
-        "Memory": text(size(known.memory)),
-        "Calls": text(known.calls),
-        "Errors": text(known.errors),
-        "Own time of a call": text(_pair(known.own_ms)),
+def _manager(manager_facts: ManagerFacts) -> str:
+    rows = {
+        "State": state(manager_facts.state),
+        "Version": text(manager_facts.version),
+        "Address": f"<code>{text(manager_facts.address)}</code>",
+        "Up": text(duration(manager_facts.up_s)),
+        "Memory": text(size(manager_facts.memory)),
+        "Calls": text(manager_facts.calls),
+        "Errors": text(manager_facts.errors),
+        "Own time of a call": text(_pair(manager_facts.own_ms)),
     }
-    return f"<h2>Manager</h2>{facts(shown)}"
+    return f"<h2>Manager</h2>{facts(rows)}"
 
 
 def _pair(percentiles: Mapping[str, Any] | None) -> str | None:
@@ -146,7 +146,9 @@ def project_path(workspace: object) -> str:
 def _project(row: Mapping[str, Any]) -> Sequence[str]:
     server_ms, percent = row.get("serverMs"), row.get("cpuPercent")
     p99 = server_ms.get("p99") if isinstance(server_ms, Mapping) else None
-    sources = "".join(f"<li>{text(one.get('id'))} {state(one.get('state'))}</li>" for one in row["sources"])
+    sources = "".join(
+        f"<li>{text(source.get('id'))} {state(source.get('state'))}</li>" for source in row["sources"]
+    )
     return (
         link(project_path(row.get("workspace")), row.get("workspace")),
         state(row.get("state")),

@@ -40,16 +40,16 @@ def read_health(status: Mapping[str, Any], moments: Sequence[Moment]) -> Health:
     Args:
         status: what `/mcp/status` shows.
     """
-    found = status.get("installation")
-    installed = found.get("version") if isinstance(found, Mapping) else None
-    outdated = sum(1 for one in objects(status, "instanceDetails") if one.get("outdated"))
+    installation = status.get("installation")
+    installed = installation.get("version") if isinstance(installation, Mapping) else None
+    outdated = sum(1 for instance in objects(status, "instanceDetails") if instance.get("outdated"))
     return Health(moments, open_files(), platform.python_version(), installed, outdated)
 
 
 def health_html(health: Health) -> str:
     """The facts and charts."""
-    lags = [one.lag_s for one in health.moments]
-    shown = {
+    lags = [moment.lag_s for moment in health.moments]
+    rows = {
         "Longest delay of the event loop": text(latency(max(lags) * 1000) if lags else None),
         "Open files": text(_files(health.files)),
         "Installed version": text(health.installed),
@@ -57,7 +57,7 @@ def health_html(health: Health) -> str:
         "Servers of another version": state(f"outdated: {health.outdated}") if health.outdated else "none",
     }
     charts = f'<div class="charts">{_charts(health.moments)}</div>'
-    return f"<h2>Health, the last ten minutes</h2>{facts(shown)}{charts}"
+    return f"<h2>Health, the last ten minutes</h2>{facts(rows)}{charts}"
 
 
 def _files(files: OpenFiles | None) -> str | None:
@@ -69,10 +69,16 @@ def _files(files: OpenFiles | None) -> str | None:
 def _charts(moments: Sequence[Moment]) -> str:
     return "".join(
         (
-            chart("Calls per second", [one.calls / EVERY_S for one in moments], lambda rate: f"{rate:.1f}"),
-            chart("Errors per second", [one.errors / EVERY_S for one in moments], lambda rate: f"{rate:.1f}"),
-            chart("Time of servers (p99)", [_ms(one.p99_s) for one in moments], latency),
-            chart("Memory", [one.memory for one in moments], size),
+            chart(
+                "Calls per second", [moment.calls / EVERY_S for moment in moments], lambda rate: f"{rate:.1f}"
+            ),
+            chart(
+                "Errors per second",
+                [moment.errors / EVERY_S for moment in moments],
+                lambda rate: f"{rate:.1f}",
+            ),
+            chart("Time of servers (p99)", [_ms(moment.p99_s) for moment in moments], latency),
+            chart("Memory", [moment.memory for moment in moments], size),
         )
     )
 

@@ -115,23 +115,28 @@ class LivePages:
 
         Servers that were asked and have not answered yet are left out.
         """
-        known, found = {}, []
-        for one in objects(status, "instanceDetails"):
-            workspace, pid_and_calls = str(one.get("workspace")), (one.get("pid"), one.get("calls"))
+        last_answers, candidates = {}, []
+        for instance in objects(status, "instanceDetails"):
+            workspace, pid_and_calls = (
+                str(instance.get("workspace")),
+                (instance.get("pid"), instance.get("calls")),
+            )
             last = self._known.get(workspace, _UNKNOWN)
             if last.pid_and_calls[0] != pid_and_calls[0]:
                 last = _UNKNOWN  # it came from an earlier process
-            known[workspace] = last
-            if workspace not in self._asked and (one.get("inFlight") or last.pid_and_calls != pid_and_calls):
-                question = _Question(workspace, str(one.get("root")), pid_and_calls)
-                found.append((not one.get("inFlight"), last.sample, question))
-        self._known = known
-        return [question for _, _, question in sorted(found, key=lambda one: one[:2])]
+            last_answers[workspace] = last
+            if workspace not in self._asked and (
+                instance.get("inFlight") or last.pid_and_calls != pid_and_calls
+            ):
+                question = _Question(workspace, str(instance.get("root")), pid_and_calls)
+                candidates.append((not instance.get("inFlight"), last.sample, question))
+        self._known = last_answers
+        return [question for _, _, question in sorted(candidates, key=lambda instance: instance[:2])]
 
     async def _ask(self, questions: Sequence[_Question]) -> None:
         """Ask servers, and wait `ANSWER_S` for their answers; later ones are used by the next sample."""
         self._samples += 1
-        begun = [self._begin(one, self._samples) for one in questions]
+        begun = [self._begin(question, self._samples) for question in questions]
         if begun:
             in_time, _ = await asyncio.wait(begun, timeout=ANSWER_S)
             for task in in_time:
@@ -153,13 +158,13 @@ class LivePages:
         Ends when the pages are closed.
         """
         self._open += 1
-        shown: Parts = {}
+        last_parts: Parts = {}
         try:
             self._sampler = self._sampler or asyncio.create_task(self._sample(), name="page.sampler")
             while not self._is_closed:
-                latest = await self._after(shown)
-                yield {name: html for name, html in latest.items() if shown.get(name) != html}
-                shown = latest
+                latest = await self._after(last_parts)
+                yield {name: html for name, html in latest.items() if last_parts.get(name) != html}
+                last_parts = latest
         finally:
             self._open -= 1
             if self._open == 0:
@@ -169,10 +174,10 @@ class LivePages:
         """End all streams of changes; none begins again."""
         self._is_closed = True
         await self._end_sampler()
-        asked = list(self._asked.values())
-        for task in asked:
+        tasks = list(self._asked.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         async with self._changed:
             self._changed.notify_all()
 
@@ -182,15 +187,15 @@ class LivePages:
             sampler.cancel()
             await asyncio.gather(sampler, return_exceptions=True)
 
-    async def _after(self, shown: Parts) -> Parts:
+    async def _after(self, last_parts: Parts) -> Parts:
         """The first sample that differs from `shown`; `shown` itself after a quiet while."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUIET_S), self._changed:
                 await self._changed.wait_for(
-                    lambda: self._is_closed or (self._latest and self._latest != shown)
+                    lambda: self._is_closed or (self._latest and self._latest != last_parts)
                 )
-                return self._latest or shown
-        return shown
+                return self._latest or last_parts
+        return last_parts
 
     async def _sample(self) -> None:
         has_failed = False

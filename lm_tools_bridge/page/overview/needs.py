@@ -46,9 +46,9 @@ class Need:
 
 def needs(status: Mapping[str, Any]) -> list[Need]:
     """What needs a person: calls that wait for approval first, then the most urgent."""
-    found = [*_of_manager(status), *_of_workspaces(status)]
-    found += [Need(Tone.WARN, text, "lmtb adopt") for text in running_twice(status)]
-    return [*_approvals(status), *sorted(found, key=lambda need: _URGENCY.index(need.tone))]
+    all_needs = [*_of_manager(status), *_of_workspaces(status)]
+    all_needs += [Need(Tone.WARN, text, "lmtb adopt") for text in running_twice(status)]
+    return [*_approvals(status), *sorted(all_needs, key=lambda need: _URGENCY.index(need.tone))]
 
 
 def _approvals(status: Mapping[str, Any]) -> Iterator[Need]:
@@ -69,8 +69,8 @@ def _approvals(status: Mapping[str, Any]) -> Iterator[Need]:
 
 def _of_manager(status: Mapping[str, Any]) -> Iterator[Need]:
     degraded = status.get("degraded")
-    for one in degraded if isinstance(degraded, list) else []:
-        text = one.get("message") or one.get("reason") if isinstance(one, dict) else one
+    for reason in degraded if isinstance(degraded, list) else []:
+        text = reason.get("message") or reason.get("reason") if isinstance(reason, dict) else reason
         yield Need(Tone.BAD, capitalized(str(text)), "lmtb doctor")
     installed = status.get("installation")
     if isinstance(installed, dict) and installed.get("state") in _REPLACED:
@@ -89,7 +89,7 @@ def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Need]:
             start = Action("start-server", "Start again", (("root", str(row.get("root"))),), project)
             text = f"The server {plain_state(row['state'])}: {why}"
             yield Need(Tone.BAD, text, "lmtb doctor", project, words, start)
-        sources = {str(one.get("id")): one for one in objects(row, "sources")}
+        sources = {str(entry.get("id")): entry for entry in objects(row, "sources")}
         for problem in source_problems(row):
             tone = Tone.BAD if problem.is_fault else Tone.WARN
             source = sources.get(problem.source or "", {})

@@ -36,11 +36,11 @@ class ProcessorUse:
             now: monotonic seconds.
         """
         there = {}
-        for one in objects(status, "instanceDetails"):
-            used = one.get("cpuSec")
+        for instance in objects(status, "instanceDetails"):
+            used = instance.get("cpuSec")
             if isinstance(used, int | float):
-                name = str(one.get("workspace"))
-                there[name] = _next(self._looks.get(name), one.get("pid"), float(used), now)
+                name = str(instance.get("workspace"))
+                there[name] = _next(self._looks.get(name), instance.get("pid"), float(used), now)
         self._looks = there
         return {name: look.percent for name, look in there.items() if look.percent is not None}
 

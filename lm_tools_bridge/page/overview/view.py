@@ -62,19 +62,19 @@ def page_view(
         health: that of the manager; None if unknown.
         percents: what each server uses of a processor, by workspace.
     """
-    found, clients = needs(status), objects(status, "clientDetails")
+    all_needs, clients = needs(status), objects(status, "clientDetails")
     rows = _projects(status, clients, percents or {})
-    listed = _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})
+    call_rows = _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})
     return PageView(
-        found[:MOST_NEEDS],
+        all_needs[:MOST_NEEDS],
         _facts(status),
         rows[:MOST_ROWS],
-        listed[:MOST_ROWS],
+        call_rows[:MOST_ROWS],
         clients[:MOST_ROWS],
         {
-            "needs": max(0, len(found) - MOST_NEEDS),
+            "needs": max(0, len(all_needs) - MOST_NEEDS),
             "projects": max(0, len(rows) - MOST_ROWS),
-            "calls": max(0, len(listed) - MOST_ROWS),
+            "calls": max(0, len(call_rows) - MOST_ROWS),
             "clients": max(0, len(clients) - MOST_ROWS),
         },
         objects(status, "browsers"),
@@ -86,11 +86,13 @@ def _projects(
     status: Mapping[str, Any], clients: Sequence[Mapping[str, Any]], percents: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """Projects with a server first, each with its own servers, its clients and its share of a processor."""
-    connected = Counter(one.get("workspace") for one in clients if one.get("state") == "connected")
+    connected = Counter(client.get("workspace") for client in clients if client.get("state") == "connected")
     rows = [
         {
             **row,
-            "sources": [one for one in objects(row, "sources") if one.get("kind") in {"stdio", "remote"}],
+            "sources": [
+                source for source in objects(row, "sources") if source.get("kind") in {"stdio", "remote"}
+            ],
             "clients": connected[row.get("workspace")],
             "cpuPercent": percents.get(str(row.get("workspace"))),
         }
@@ -101,16 +103,16 @@ def _projects(
 
 def _facts(status: Mapping[str, Any]) -> ManagerFacts:
     figures = status.get("figures")
-    known = figures if isinstance(figures, Mapping) else {}
+    measured = figures if isinstance(figures, Mapping) else {}
     return ManagerFacts(
         status.get("state"),
         status.get("version"),
         status.get("address"),
         _minutes(status.get("uptimeSec")),
         _rounded(status.get("rssBytes")),
-        known.get("calls"),
-        known.get("errors"),
-        known.get("managerMs"),
+        measured.get("calls"),
+        measured.get("errors"),
+        measured.get("managerMs"),
     )
 
 
@@ -128,15 +130,15 @@ def _rounded(count: object) -> int | None:
 def _calls(answers: Mapping[str, Mapping[str, Any]], roots: Mapping[str, str]) -> list[dict[str, Any]]:
     """Calls that run, the longest first, then those that ended, the last one first."""
     running = [
-        {**one, "workspace": workspace, "root": roots.get(workspace), "state": "running"}
+        {**call, "workspace": workspace, "root": roots.get(workspace), "state": "running"}
         for workspace, answer in answers.items()
-        for one in objects(answer, "running")
+        for call in objects(answer, "running")
     ]
     ended = [
-        {**one, "workspace": workspace, "state": one.get("outcome")}
+        {**call, "workspace": workspace, "state": call.get("outcome")}
         for workspace, answer in answers.items()
-        for one in objects(answer, "ended")
+        for call in objects(answer, "ended")
     ]
-    running.sort(key=lambda one: -(one.get("ms") or 0))
-    ended.sort(key=lambda one: one.get("ageSec") or 0)
+    running.sort(key=lambda call: -(call.get("ms") or 0))
+    ended.sort(key=lambda call: call.get("ageSec") or 0)
     return running + ended[:MOST_ENDED]

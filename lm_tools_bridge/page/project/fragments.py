@@ -56,37 +56,38 @@ def unknown_project() -> str:
 
 def _project(view: ProjectView) -> str:
     project = view.project
-    listed = f"{view.listed} listed, about {view.tokens:,} tokens in a model’s context"
-    shown = {
+    tool_summary = f"{view.listed} listed, about {view.tokens:,} tokens in a model’s context"
+    rows = {
         "State": state(project.state),
-        "Tools": listed if view.problem is None else "–",
+        "Tools": tool_summary if view.problem is None else "–",
         "Folder": f"<code>{text(project.root)}</code>",
     }
     start = Action("start-server", "Start", (("root", project.root),))
     note = "" if view.problem is None else f"<p>{text(view.problem)}</p>"
     if not project.is_running or (project.is_elsewhere and view.problem is not None):
         note += f"<p>{button(start)}</p>"
-    return f"<h2>{text(project.workspace)}</h2>{facts(shown)}{note}"
+    return f"<h2>{text(project.workspace)}</h2>{facts(rows)}{note}"
 
 
 def _trust(waiting: Waiting | None) -> str:
     if waiting is None:
         return ""
-    shown = "".join(
-        f'<li class="warn"><p>{text(one.get("kind"))}: {text(one.get("title"))}</p>{lines(_lines(one))}</li>'
-        for one in waiting.changes
+    items = "".join(
+        f'<li class="warn"><p>{text(change.get("kind"))}: {text(change.get("title"))}</p>'
+        f"{lines(_lines(change))}</li>"
+        for change in waiting.changes
     )
     problem = f"<p>{text(waiting.problem)}</p>" if waiting.problem else ""
     return (
-        f'<h2>Waits for your trust</h2>{problem}<ul class="needs">{shown}</ul>'
+        f'<h2>Waits for your trust</h2>{problem}<ul class="needs">{items}</ul>'
         "<p>Until then, nothing of it runs. Trust it at a terminal with: "
         f"{copyable(waiting.command)}</p>"
     )
 
 
 def _lines(change: Mapping[str, Any]) -> Sequence[object]:
-    found = change.get("lines")
-    return found if isinstance(found, list) else ()
+    change_lines = change.get("lines")
+    return change_lines if isinstance(change_lines, list) else ()
 
 
 def _issues(issues: Sequence[Mapping[str, Any]]) -> str:
@@ -104,9 +105,9 @@ def _issue(issue: Mapping[str, Any]) -> str:
 
 def _sources(view: ProjectView) -> str:
     heads = ("Source", "State", "Tools", "Lists of its tools", "Restarts", "What it says", "Action")
-    shown = [one for one in view.sources if not _is_empty(one)]
-    rows = (_source(one, view.project.root) for one in shown)
-    empty = ", ".join(str(one.get("id")) for one in view.sources if _is_empty(one))
+    sources = [source for source in view.sources if not _is_empty(source)]
+    rows = (_source(source, view.project.root) for source in sources)
+    empty = ", ".join(str(source.get("id")) for source in view.sources if _is_empty(source))
     rest = f"<p>Without tools: {text(empty)}.</p>" if empty else ""
     return table("Sources", heads, rows, "None is known.", figures=("Tools", "Restarts")) + rest
 
@@ -135,18 +136,23 @@ def _source_listing(source: Mapping[str, Any], root: str) -> str:
     """What was chosen for all tools of a source, and what else can be."""
     if not source.get("toolCount"):
         return ""
-    chosen = source.get("visibility")
-    said = f"{text(_LISTINGS.get(str(chosen)))} (yours)" if chosen else text(_LISTINGS["default"])
+    visibility = source.get("visibility")
+    label = f"{text(_LISTINGS.get(str(visibility)))} (yours)" if visibility else text(_LISTINGS["default"])
     name = str(source.get("id"))
     members = (("root", root), ("source", name))
-    return f"{said} {_listing_buttons(chosen, chosen is not None, members, f'tools of {name}')}"
+    return f"{label} {_listing_buttons(visibility, visibility is not None, members, f'tools of {name}')}"
 
 
 def _listing_buttons(now: object, is_chosen: bool, members: tuple[tuple[str, str], ...], about: str) -> str:
     """The visibilities that can be chosen; the way back only where there is a choice."""
-    offered = (one for one in VISIBILITIES if (is_chosen if one == "default" else one != now))
+    offered = (
+        visibility
+        for visibility in VISIBILITIES
+        if (is_chosen if visibility == "default" else visibility != now)
+    )
     return _group(
-        Action("set-visibility", _LISTINGS[one], (*members, ("visibility", one)), about) for one in offered
+        Action("set-visibility", _LISTINGS[visibility], (*members, ("visibility", visibility)), about)
+        for visibility in offered
     )
 
 
@@ -164,7 +170,7 @@ def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
 
 def _tools(view: ProjectView) -> str:
     heads = ("Tool", "Source", "State", "Tokens", "Before a call", "Description", "Action")
-    rows = (_tool(one, view.project.root) for one in view.tools)
+    rows = (_tool(tool, view.project.root) for tool in view.tools)
     rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
     on_host = " Files on the project’s own host say all of this." if view.project.is_elsewhere else ""
     about = (

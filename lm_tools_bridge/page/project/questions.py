@@ -55,8 +55,8 @@ class Projects:
         answer = await self._services.ask_server(project.root, "inspect", None, starts=starts)
         if isinstance(answer, Refusal):
             return answer.message
-        found = json_object(answer)
-        return "Its server gave no answer that can be read." if found is None else found
+        members = json_object(answer)
+        return "Its server gave no answer that can be read." if members is None else members
 
     async def _waiting(self, project: Project, answer: Mapping[str, Any] | str) -> Waiting | None:
         if not isinstance(answer, str) and not needs_trust(answer):

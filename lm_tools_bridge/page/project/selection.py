@@ -80,7 +80,14 @@ def find_project(rows: Sequence[Mapping[str, Any]], workspace: str) -> Project |
     Args:
         rows: the workspaces of a status, merged with their servers.
     """
-    row = next((one for one in rows if one.get("workspace") == workspace and one.get("root")), None)
+    row = next(
+        (
+            candidate
+            for candidate in rows
+            if candidate.get("workspace") == workspace and candidate.get("root")
+        ),
+        None,
+    )
     if row is None:
         return None
     running = row.get("pid") is not None or row.get("owner") == "remote"
@@ -90,7 +97,7 @@ def find_project(rows: Sequence[Mapping[str, Any]], workspace: str) -> Project |
 
 def needs_trust(answer: Mapping[str, Any]) -> bool:
     """Whether something waits for trust, as the server says."""
-    return any(one.get("code") == TRUST_PENDING for one in objects(answer, "issues"))
+    return any(issue.get("code") == TRUST_PENDING for issue in objects(answer, "issues"))
 
 
 def waiting_for_trust(root: str, answer: Mapping[str, Any] | str) -> Waiting | None:
@@ -103,9 +110,9 @@ def waiting_for_trust(root: str, answer: Mapping[str, Any] | str) -> Waiting | N
     if isinstance(answer, str):
         return Waiting((), command, answer)
     problem = answer.get("problem")
-    told = None if problem is None else str(problem)
+    problem_text = None if problem is None else str(problem)
     changes = objects(answer, "changes")
-    return Waiting(changes, command, told) if changes or told else None
+    return Waiting(changes, command, problem_text) if changes or problem_text else None
 
 
 def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Waiting | None) -> ProjectView:
@@ -115,28 +122,30 @@ def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Wai
         answer: what the project's server said about itself, or why it said nothing.
     """
     problem = answer if isinstance(answer, str) else None
-    said = {} if isinstance(answer, str) else answer
-    tools = _cut(objects(said, "tools"))
-    listed = [one for one in tools if one.get("listed")]
+    members = {} if isinstance(answer, str) else answer
+    tools = _cut(objects(members, "tools"))
+    listed_tools = [row for row in tools if row.get("listed")]
     return ProjectView(
         project,
         problem,
         tools[:MOST_TOOLS],
         max(0, len(tools) - MOST_TOOLS),
-        len(listed),
-        context_cost((*listed, *objects(said, "metaTools"))),
-        project.sources if problem else _cut(objects(said, "sources")[:MOST_ROWS]),
-        _cut([one for one in objects(said, "issues") if one.get("code") not in _TOLD_BY_SOURCES][:MOST_ROWS]),
+        len(listed_tools),
+        context_cost((*listed_tools, *objects(members, "metaTools"))),
+        project.sources if problem else _cut(objects(members, "sources")[:MOST_ROWS]),
+        _cut(
+            [row for row in objects(members, "issues") if row.get("code") not in _TOLD_BY_SOURCES][:MOST_ROWS]
+        ),
         waiting,
     )
 
 
 def _cut(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The rows with their texts cut: a manager on another host may send any."""
-    return [{key: _shortened(key, one) for key, one in row.items()} for row in rows]
+    return [{key: _shortened(key, value) for key, value in row.items()} for row in rows]
 
 
 def _shortened(key: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_shortened("", one) for one in value[-MOST_LINES:]]
+        return [_shortened("", item) for item in value[-MOST_LINES:]]
     return value[: MAX_TEXT if key in _LONG else MAX_NAME] if isinstance(value, str) else value

@@ -34,8 +34,8 @@ def without_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """The capabilities without tasks."""
     if not is_declared(capabilities):
         return dict(capabilities)
-    rest = {key: one for key, one in capabilities["extensions"].items() if key != EXTENSION}
-    others = {key: one for key, one in capabilities.items() if key != "extensions"}
+    rest = {key: value for key, value in capabilities["extensions"].items() if key != EXTENSION}
+    others = {key: value for key, value in capabilities.items() if key != "extensions"}
     return {**others, "extensions": rest} if rest else others
 
 
@@ -62,11 +62,11 @@ def task_id(workspace: str, key: str) -> str:
 
 def workspace_of(task: str) -> str | None:
     """The workspace that a task id names; None for an id in another format."""
-    found = _ID.fullmatch(task)
-    return None if found is None else found[1]
+    match = _ID.fullmatch(task)
+    return None if match is None else match[1]
 
 
 def key_of(task: str, workspace: str) -> str | None:
     """The key in a task id of this workspace; None for any other id."""
-    found = _ID.fullmatch(task)
-    return found[2] if found is not None and found[1] == workspace else None
+    match = _ID.fullmatch(task)
+    return match[2] if match is not None and match[1] == workspace else None

@@ -30,8 +30,8 @@ class ClientTraits(NamedTuple):
     @classmethod
     def decode(cls, value: str) -> ClientTraits:
         """The traits that the header's value names. Unknown words, of a newer manager, are left out."""
-        said = {word.strip() for word in value.split(",")}
-        return cls(**{name: word in said for name, word in _WORDS.items()})
+        words = {word.strip() for word in value.split(",")}
+        return cls(**{name: word in words for name, word in _WORDS.items()})
 
 
 _WORDS: Final = {name: name.replace("_", "-") for name in ClientTraits._fields}

@@ -45,8 +45,8 @@ AS_OFFERED: Final = NameRules()
 @lru_cache(maxsize=64)  # there are as many values as kinds of clients
 def from_header(value: str) -> NameRules:
     """Parse the value of the header; `AS_OFFERED` if it is empty or invalid."""
-    found = _WORDS.fullmatch(value)
-    if found is None:
+    match = _WORDS.fullmatch(value)
+    if match is None:
         return AS_OFFERED
-    longest = OFFERED_LENGTH if found[2] is None else min(OFFERED_LENGTH, int(found[2]))
-    return NameRules(found[1] or SEPARATOR, max(SHORTEST_LIMIT, longest))
+    longest = OFFERED_LENGTH if match[2] is None else min(OFFERED_LENGTH, int(match[2]))
+    return NameRules(match[1] or SEPARATOR, max(SHORTEST_LIMIT, longest))

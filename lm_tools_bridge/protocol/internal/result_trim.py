@@ -36,8 +36,8 @@ class ResultTrim(NamedTuple):
     @classmethod
     def from_header(cls, value: bytes | None) -> ResultTrim | None:
         """Parse the value of the header; None if it is absent or invalid."""
-        found = None if value is None else _WORDS.fullmatch(value)
-        return None if found is None else cls(int(found[1]), int(found[2]))
+        match = None if value is None else _WORDS.fullmatch(value)
+        return None if match is None else cls(int(match[1]), int(match[2]))
 
     @classmethod
     def from_comment(cls, text: bytes | None) -> ResultTrim | None:

@@ -23,8 +23,8 @@ _CLASSES: Final[Mapping[Shell, type[ShellComplete]]] = {
 
 def script(shell: Shell, program: str = "lmtb") -> str:
     """The script that completes the words after a program's name."""
-    made = _CLASSES[shell](click.Group(), {}, program, COMPLETE_VARIABLE)
-    return made.source_template % made.source_vars()
+    completion = _CLASSES[shell](click.Group(), {}, program, COMPLETE_VARIABLE)
+    return completion.source_template % completion.source_vars()
 
 
 def places(shell: Shell, environ: Mapping[str, str], home: Path) -> dict[Path, str]:

@@ -33,10 +33,10 @@ def _suggesting(find: _Find) -> Suggest:
 
     def suggest(ctx: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem[str]]:
         try:
-            found = dict(find(ctx))
+            names = dict(find(ctx))
         except Exception:  # noqa: BLE001  a message in the middle of a half-typed line helps nobody
             return []
-        return [CompletionItem(name, help=about) for name, about in found.items() if name.startswith(begun)]
+        return [CompletionItem(name, help=about) for name, about in names.items() if name.startswith(begun)]
 
     return suggest
 
@@ -61,7 +61,7 @@ def _sources(ctx: click.Context) -> Iterable[tuple[str, str | None]]:
 def _clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
     from lm_tools_bridge.client_setup.clients import CLIENTS  # only these verbs need it
 
-    return ((one.id, one.title) for one in CLIENTS)
+    return ((client.id, client.title) for client in CLIENTS)
 
 
 def logged_workspaces() -> list[str]:
@@ -75,14 +75,14 @@ def _workspaces(_: click.Context) -> Iterable[tuple[str, str | None]]:
 
 
 def _secrets(_: click.Context) -> Iterable[tuple[str, str | None]]:
-    listed = subprocess.run(
+    output = subprocess.run(
         workspace_command.command_line("secrets", "list", "--json"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=ANSWER_S,
         check=True,
     )
-    return ((str(key), None) for key in json.loads(listed.stdout)["keys"])
+    return ((str(key), None) for key in json.loads(output.stdout)["keys"])
 
 
 def recorded(member: str) -> Suggest:

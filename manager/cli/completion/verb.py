@@ -32,17 +32,17 @@ def completion(shell: Shell, install: bool, yes: bool, as_json: bool) -> None:
             click.echo(script(shell), nl=False)
         return
     user_paths()  # fails with the next step if there is no home folder
-    wanted = places(shell, os.environ, Path.home())
-    changed = [path for path, text in wanted.items() if _content(path) != text.encode()]
+    texts = places(shell, os.environ, Path.home())
+    changed = [path for path, text in texts.items() if _content(path) != text.encode()]
     if changed:
-        _write({path: wanted[path] for path in changed}, yes=yes, as_json=as_json)
-    step = next_step(shell, next(iter(wanted)).parent)
+        _write({path: texts[path] for path in changed}, yes=yes, as_json=as_json)
+    step = next_step(shell, next(iter(texts)).parent)
     if as_json:
         result = "done" if changed else "unchanged"
         print_json(
-            {"shell": shell, "result": result, "files": [str(path) for path in wanted], "nextStep": step}
+            {"shell": shell, "result": result, "files": [str(path) for path in texts], "nextStep": step}
         )
-    say(f"{'installed' if changed else 'already installed'}: {', '.join(short(path) for path in wanted)}")
+    say(f"{'installed' if changed else 'already installed'}: {', '.join(short(path) for path in texts)}")
     say(f"Next step: {step}")
 
 

@@ -97,8 +97,8 @@ def _refuse_others(before: dict[str, Any]) -> None:
         step = "stop it with Ctrl-C where it was started, then: lmtb up; sessions go on"
         raise Failure(text, step, reason="other_installation")
     if before.get("startedBy") == "service":
-        seen = service_facts.gather().seen
-        if dict(seen.found) != dict(seen.wanted):
+        situation = service_facts.gather().seen
+        if dict(situation.found) != dict(situation.wanted):
             step = "let the service run this program: lmtb service install, then: lmtb restart"
             raise Failure(f"{text}, as the service", step, reason="other_installation")
 
@@ -106,10 +106,10 @@ def _refuse_others(before: dict[str, Any]) -> None:
 def _calls(control: Control) -> str:
     """What the manager waits for, as far as it says so."""
     try:
-        found = objects(control.get("/mcp/status"), "instanceDetails")
+        instances = objects(control.get("/mcp/status"), "instanceDetails")
     except (NoManager, ManagerFault, ControlRefusal):
         return ""
-    count = sum(one["inFlight"] for one in found if isinstance(one.get("inFlight"), int))
+    count = sum(instance["inFlight"] for instance in instances if isinstance(instance.get("inFlight"), int))
     return f", {count} calls in flight" if count else ""
 
 
@@ -125,7 +125,7 @@ def _report(before: dict[str, Any] | None, after: dict[str, Any], seconds: float
         "pid": after.get("pid"),
         "sessions": status.get("sessions"),
         "servers": len(servers),
-        "outdatedServers": sum(bool(one.get("outdated")) for one in servers),
+        "outdatedServers": sum(bool(server.get("outdated")) for server in servers),
     }
     if as_json:
         print_json(report)
@@ -145,8 +145,8 @@ def _lines(report: Mapping[str, Any], seconds: float) -> Iterator[str]:
     sessions = _counted(report["sessions"], "session")
     yield f"kept: {sessions}, {_counted(report['servers'], 'workspace server')}"
     if outdated:
-        kept = _counted(outdated, "server")
-        yield f"{kept} of another version: replaced when idle; at once with: lmtb restart --servers"
+        servers = _counted(outdated, "server")
+        yield f"{servers} of another version: replaced when idle; at once with: lmtb restart --servers"
     if new != __version__:
         yield f"this program is version {__version__}; install one of both anew"
 

@@ -35,7 +35,7 @@ def _option(name: str) -> click.Option:
     if plain is bool:
         return click.Option([f"--{words}/--no-{words}"], default=None, help=text)
     choices = get_args(plain)
-    kind: Any = click.Choice([str(one) for one in choices]) if choices else plain
+    kind: Any = click.Choice([str(value) for value in choices]) if choices else plain
     return click.Option([f"--{words}"], type=kind, default=None, help=text)
 
 
@@ -65,9 +65,9 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
     if check:
         click.echo(__version__)
         return
-    wanted = not as_json and (sys.stdout.isatty() if banner is None else banner)
+    shows_banner = not as_json and (sys.stdout.isatty() if banner is None else banner)
     with redirect_stderr(sys.stdout) if as_json else nullcontext():
-        ready = partial(_is_ready, greets=wanted, as_json=as_json)
+        ready = partial(_is_ready, greets=shows_banner, as_json=as_json)
         by: StartedBy = "background" if background else "foreground"
         code = run(settings, settled(paths), on_ready=ready, started_by="service" if is_service() else by)
     if code and as_json:

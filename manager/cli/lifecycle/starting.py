@@ -59,7 +59,7 @@ class Attempt:
             Failure: it is hopeless, or takes too long.
         """
         with waiting(what()) as tell:
-            while (found := ask()) is None:
+            while (answer := ask()) is None:
                 now = time.monotonic()
                 if problem := act():
                     raise self.failure(problem)
@@ -68,7 +68,7 @@ class Attempt:
                 if now >= self._report_at:
                     self._report(now, what(), tell)
                 time.sleep(_PAUSE_S)
-        return found
+        return answer
 
     def _start(self) -> str | None:
         return self._starter.start(time.monotonic())
@@ -87,9 +87,9 @@ class Attempt:
             step = f"read why with: journalctl --user -u {UNIT} -n 20"
             return Failure(problem, step, reason="not_started")
         lines = _tail(self._starter.log, self._log_size)
-        said = "\n".join([problem, *(f"  {line}" for line in lines)])
+        message = "\n".join([problem, *(f"  {line}" for line in lines)])
         step = f"{'correct what the log says, or ' if lines else ''}look closer with: lmtb doctor"
-        return Failure(said, step, exit_code=exit_codes.FAILED, reason="not_started")
+        return Failure(message, step, exit_code=exit_codes.FAILED, reason="not_started")
 
 
 def answer(control: Control, *, ignore_faults: bool = True) -> dict[str, Any] | None:

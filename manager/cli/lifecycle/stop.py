@@ -50,7 +50,9 @@ def stop(keep_servers: bool, timeout: float, as_json: bool) -> None:
         running = [] if keep_servers else objects(control.get("/list"), "instances")
     watched = [WatchedProcess(int(status["pid"]))]
     watched += [
-        WatchedProcess(one["pid"]) for one in running if one.get("owner") == "manager" and one.get("pid")
+        WatchedProcess(server["pid"])
+        for server in running
+        if server.get("owner") == "manager" and server.get("pid")
     ]
     started = time.monotonic()
     with explained():
@@ -145,7 +147,9 @@ def _what_remains(control: Control) -> str:
     except (NoManager, ManagerFault, ControlRefusal):
         return ", its servers are ending"
     calls = sum(
-        one["inFlight"] for one in objects(status, "instanceDetails") if isinstance(one.get("inFlight"), int)
+        instance["inFlight"]
+        for instance in objects(status, "instanceDetails")
+        if isinstance(instance.get("inFlight"), int)
     )
     return f", {calls} calls in flight" if calls else ""
 

@@ -58,16 +58,16 @@ def overview(
         Fact("clients", _connected(answer)),
         Fact("workspaces", f"{len(rows)} known, {running} running{gone}"),
     ]
-    own = [one for one in _percentiles(answer.get("figures"), "managerMs") if one is not None]
+    own = [value for value in _percentiles(answer.get("figures"), "managerMs") if value is not None]
     if own:
-        shown = " and ".join(latency(one) or "-" for one in own)
-        facts.append(Fact("own time", f"{shown} a call (p50 and p99 of the last 5 min)"))
+        times = " and ".join(latency(value) or "-" for value in own)
+        facts.append(Fact("own time", f"{times} a call (p50 and p99 of the last 5 min)"))
     if change := _version_change(answer):
         facts.append(Fact("version", change, Tone.WARN))
-    found = problems(answer, project)
-    facts += [Fact("problem", problem, Tone.WARN) for problem in found]
-    if found:
-        is_only_trust = project is not None and found == [project.text]
+    all_problems = problems(answer, project)
+    facts += [Fact("problem", problem, Tone.WARN) for problem in all_problems]
+    if all_problems:
+        is_only_trust = project is not None and all_problems == [project.text]
         step = "lmtb approvals" if objects(answer, "approvals") else "lmtb doctor"
         facts.append(Fact("next step", project.command if project and is_only_trust else step))
     views: list[View] = [_headline(answer), FactList(facts)]
@@ -80,22 +80,25 @@ def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:
 
 
 def _without_trust(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**row, "issues": [one for one in objects(row, "issues") if one.get("code") != TRUST_PENDING]}
+    return {
+        **row,
+        "issues": [issue for issue in objects(row, "issues") if issue.get("code") != TRUST_PENDING],
+    }
 
 
 def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> list[str]:
     """The problems, one text each; of `project` what its files say now, not what its server reported."""
     degraded = status.get("degraded")
-    found = [approval_text(one) for one in objects(status, "approvals")]
-    found += [_reason(one) for one in degraded] if isinstance(degraded, list) else []
+    texts = [approval_text(entry) for entry in objects(status, "approvals")]
+    texts += [_reason(entry) for entry in degraded] if isinstance(degraded, list) else []
     for row in merged_workspaces(status):
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
-            found.append(f"{row.get('workspace')} is {row['state']}: {why}")
-        shown = _without_trust(row) if project is not None and row.get("root") == project.root else row
-        found += [f"{row.get('workspace')}: {problem.text}" for problem in source_problems(shown)]
-    found += [project.text] if project is not None and project.names else []
-    return [*found, *running_twice(status)]
+            texts.append(f"{row.get('workspace')} is {row['state']}: {why}")
+        row_to_read = _without_trust(row) if project is not None and row.get("root") == project.root else row
+        texts += [f"{row.get('workspace')}: {problem.text}" for problem in source_problems(row_to_read)]
+    texts += [project.text] if project is not None and project.names else []
+    return [*texts, *running_twice(status)]
 
 
 def _headline(status: Mapping[str, Any]) -> Note:
@@ -121,10 +124,10 @@ def _connected(status: Mapping[str, Any]) -> str:
     return f"{count} connected" if isinstance(count, int) else "-"
 
 
-def _reason(one: object) -> str:
-    if isinstance(one, dict):
-        one = one.get("message") or one.get("reason") or one
-    return str(one)
+def _reason(reason: object) -> str:
+    if isinstance(reason, dict):
+        reason = reason.get("message") or reason.get("reason") or reason
+    return str(reason)
 
 
 def _workspace_row(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -138,6 +141,6 @@ def _workspace_row(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _percentiles(figures: object, member: str) -> tuple[object, object]:
-    found = figures.get(member) if isinstance(figures, Mapping) else None
-    values = found if isinstance(found, Mapping) else {}
+    percentiles = figures.get(member) if isinstance(figures, Mapping) else None
+    values = percentiles if isinstance(percentiles, Mapping) else {}
     return values.get("p50"), values.get("p99")

@@ -24,10 +24,10 @@ class ProjectTrust(NamedTuple):
     @property
     def text(self) -> str:
         """One sentence for a person."""
-        shown = ", ".join(self.names[:_SHOWN])
+        names = ", ".join(self.names[:_SHOWN])
         more = len(self.names) - _SHOWN
-        listed = f"{shown} and {more} more" if more > 0 else shown
-        return f"{self.root}: waiting for your trust: {listed}; review with: {self.command}"
+        summary = f"{names} and {more} more" if more > 0 else names
+        return f"{self.root}: waiting for your trust: {summary}; review with: {self.command}"
 
 
 def may_wait() -> bool:
@@ -47,8 +47,8 @@ def project_trust() -> ProjectTrust | None:
         root = root_of(None)
     except Failure:
         return None
-    found = answer_of("pending", root, limit_s=LIMIT_S)
-    names, command = (found or {}).get("pending"), (found or {}).get("command")
+    answer = answer_of("pending", root, limit_s=LIMIT_S)
+    names, command = (answer or {}).get("pending"), (answer or {}).get("command")
     if not isinstance(names, list) or not isinstance(command, str):
         return None
     return ProjectTrust(root, tuple(map(str, names)), command)

@@ -20,11 +20,13 @@ def source_id(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
         Failure: no source has this name, or several have.
     """
     ids = [str(source.get("id")) for source in sources]
-    fitting = [one for one in ids if one == name] or [one for one in ids if one.partition(":")[2] == name]
+    fitting = [identity for identity in ids if identity == name] or [
+        identity for identity in ids if identity.partition(":")[2] == name
+    ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise Failure(f"{name} matches more than one source", f"name one of {', '.join(fitting)}")
-    short = [one.rpartition(":")[2] for one in ids]
+    short = [identity.rpartition(":")[2] for identity in ids]
     text = f"this workspace has no source named {name}{did_you_mean(name, (*ids, *short))}"
     raise Failure(text, f"it has {', '.join(ids)}", reason="unknown_source")

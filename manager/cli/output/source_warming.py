@@ -42,21 +42,23 @@ def _warm(root: Path, say: Say) -> None:
     is_first = True
     while time.monotonic() - began < WAIT_S:
         try:
-            found = {str(one.get("id")): one for one in objects(ask_about("/inspect", root), "sources")}
+            sources = {
+                str(entry.get("id")): entry for entry in objects(ask_about("/inspect", root), "sources")
+            }
         except Failure as failure:
             if failure.reason != "no_manager":
                 say(f"Their tools could not be listed yet: {failure}")
             return
-        now = {name for name, source in found.items() if _is_starting(source)}
+        now = {name for name, source in sources.items() if _is_starting(source)}
         ended = starting - now
         if is_first:  # some fail at once, such as a program that does not exist
-            ended = {name for name, source in found.items() if source.get("state") in DOWN}
+            ended = {name for name, source in sources.items() if source.get("state") in DOWN}
         if is_first and now:
             say(f"Starting {_counted(len(now))} to list the tools. Ctrl-C leaves that to the background.")
-            _start(root, [name for name in now if found[name].get("pid") is None])
+            _start(root, [name for name in now if sources[name].get("pid") is None])
         for name in sorted(ended):
-            say(_line(name, found.get(name, {}), time.monotonic() - began))
-            if (hint := shell_hint(found.get(name, {}), os.environ)) is not None:
+            say(_line(name, sources.get(name, {}), time.monotonic() - began))
+            if (hint := shell_hint(sources.get(name, {}), os.environ)) is not None:
                 say(f"  {printable(hint)}")
         if not now:
             return

@@ -52,6 +52,6 @@ def print_issues(answer: Mapping[str, Any]) -> None:
 
 
 def _lines(issues: list[dict[str, Any]]) -> Iterator[str]:
-    for issue in sorted(issues, key=lambda one: one.get("level") != "error"):
+    for issue in sorted(issues, key=lambda entry: entry.get("level") != "error"):
         if issue.get("code") != TRUST_PENDING:
             yield f"{issue.get('level')}: {issue_text(issue)}"

@@ -47,15 +47,15 @@ def gather(environ: Mapping[str, str] = os.environ, platform: str = sys.platform
     status = _status(paths)
     port = _port(paths)
     program, folder = program_command(), files_folder(plain, platform)
-    wanted = _wanted(supervisor, program, port if isinstance(port, int) else 0, folder, paths)
+    files_to_write = _wanted(supervisor, program, port if isinstance(port, int) else 0, folder, paths)
     active, enabled = _state(supervisor)
     return Facts(
         Situation(
             supervisor=supervisor,
             is_temporary=is_in_cache(Path(sys.executable)),
             port=port,
-            wanted=wanted,
-            found={path: path.read_bytes() for path in wanted if path.is_file()},
+            wanted=files_to_write,
+            found={path: path.read_bytes() for path in files_to_write if path.is_file()},
             links=tuple(link for link in _links(folder) if link.is_symlink()),
             is_active=active,
             is_enabled=enabled,
@@ -117,8 +117,8 @@ def _state(supervisor: Supervisor) -> tuple[bool, bool]:
         active = [systemctl.state(unit) for unit in service_files.UNITS]
         return "active" in active, systemctl.enabled(service_files.SOCKET) == "enabled"
     if supervisor is Supervisor.LAUNCHD:
-        known = systemctl.run(["launchctl", "print", f"gui/{os.getuid()}/{service_files.LABEL}"], 3.0).ok
-        return known, known
+        is_loaded = systemctl.run(["launchctl", "print", f"gui/{os.getuid()}/{service_files.LABEL}"], 3.0).ok
+        return is_loaded, is_loaded
     return False, False
 
 

@@ -89,20 +89,22 @@ class Plan:
         return not (self.before or self.writes or self.removals or self.after)
 
 
-def installation(seen: Situation) -> Plan | Refused:
+def installation(situation: Situation) -> Plan | Refused:
     """What `lmtb service install` does."""
-    if refused := _no_supervisor(seen) or _not_startable(seen) or _port_conflict(seen):
+    if refused := _no_supervisor(situation) or _not_startable(situation) or _port_conflict(situation):
         return refused
-    writes = tuple((path, text) for path, text in seen.wanted.items() if seen.found.get(path) != text)
-    if not writes and seen.is_active and seen.is_enabled:
+    writes = tuple(
+        (path, text) for path, text in situation.wanted.items() if situation.found.get(path) != text
+    )
+    if not writes and situation.is_active and situation.is_enabled:
         return Plan(notes=("the service is already installed and active",))
-    if seen.supervisor is Supervisor.LAUNCHD:
-        return _for_launchd(seen, writes)
+    if situation.supervisor is Supervisor.LAUNCHD:
+        return _for_launchd(situation, writes)
     notes = [
         "it starts at login and ends after your last logout; to keep it running: loginctl enable-linger",
         "servers get the PATH of systemd; to give them yours: systemctl --user import-environment PATH",
     ]
-    if writes and seen.is_active:
+    if writes and situation.is_active:
         both = f"{SOCKET} {SERVICE}"
         notes.append(
             f"the old units stay in effect until: systemctl --user stop {both}; systemctl --user start {both}"
@@ -110,74 +112,76 @@ def installation(seen: Situation) -> Plan | Refused:
     return Plan(
         writes=writes,
         after=((*_CTL, "daemon-reload"), (*_CTL, "enable", "--now", SOCKET, SERVICE)),
-        notes=(*notes, *_ignored(seen)),
+        notes=(*notes, *_ignored(situation)),
     )
 
 
-def removal(seen: Situation) -> Plan:
+def removal(situation: Situation) -> Plan:
     """What `lmtb service uninstall` does; it works also where nothing can be asked to stop the service."""
-    files = tuple(seen.found)
-    if not (files or seen.links):
+    files = tuple(situation.found)
+    if not (files or situation.links):
         return Plan(notes=("no service is installed",))
-    if seen.supervisor is Supervisor.LAUNCHD:
-        return Plan(before=(("launchctl", "bootout", f"gui/{seen.user}/{LABEL}"),), removals=files)
-    if seen.supervisor is Supervisor.SYSTEMD:
+    if situation.supervisor is Supervisor.LAUNCHD:
+        return Plan(before=(("launchctl", "bootout", f"gui/{situation.user}/{LABEL}"),), removals=files)
+    if situation.supervisor is Supervisor.SYSTEMD:
         return Plan(
             before=((*_CTL, "disable", "--now", SOCKET, SERVICE),),
             removals=files,
             after=((*_CTL, "daemon-reload"),),
         )
     note = "systemd cannot be asked here: the files are removed, but nothing is stopped"
-    return Plan(removals=(*seen.links, *files), notes=(note,))
+    return Plan(removals=(*situation.links, *files), notes=(note,))
 
 
-def _no_supervisor(seen: Situation) -> Refused | None:
-    if seen.supervisor is Supervisor.NONE:
+def _no_supervisor(situation: Situation) -> Refused | None:
+    if situation.supervisor is Supervisor.NONE:
         text = "there is no systemd here, as in most containers, so there is nothing to install"
         return Refused(text, "start the manager in the background with: lmtb up", "no_service_manager")
-    if seen.supervisor is Supervisor.NO_USER_SYSTEMD:
+    if situation.supervisor is Supervisor.NO_USER_SYSTEMD:
         text = "systemd is installed, but has no manager for this user (a container, or a shell after su)"
         step = "log in as this user and try again, or start the manager with: lmtb up"
         return Refused(text, step, "no_service_manager")
     return None
 
 
-def _not_startable(seen: Situation) -> Refused | None:
-    if seen.is_temporary:
+def _not_startable(situation: Situation) -> Refused | None:
+    if situation.is_temporary:
         text = "this program is in a cache that may be emptied at any time; a service would break"
         return Refused(
             text, "install it (uv tool install, pipx install), then try again", "temporary_program"
         )
-    if isinstance(seen.port, str):
-        return Refused(f"the configuration cannot be used: {seen.port}", "correct it", "configuration")
-    if seen.port == 0:
+    if isinstance(situation.port, str):
+        return Refused(f"the configuration cannot be used: {situation.port}", "correct it", "configuration")
+    if situation.port == 0:
         return Refused("http_port is 0, but a service needs a fixed port", "set http_port", "configuration")
     return None
 
 
-def _port_conflict(seen: Situation) -> Refused | None:
-    if seen.is_active:
+def _port_conflict(situation: Situation) -> Refused | None:
+    if situation.is_active:
         return None
-    if seen.manager is not None:
-        text = f"a manager that is no service is already running: {seen.manager}"
+    if situation.manager is not None:
+        text = f"a manager that is no service is already running: {situation.manager}"
         return Refused(text, "lmtb stop --keep-servers, then: lmtb service install", "already_running")
-    if seen.port_holder is not None:
+    if situation.port_holder is not None:
         step = "end that program, or choose another http_port in config.toml"
-        return Refused(seen.port_holder, step, "port_taken")
+        return Refused(situation.port_holder, step, "port_taken")
     return None
 
 
-def _for_launchd(seen: Situation, writes: tuple[tuple[Path, bytes], ...]) -> Plan:
-    domain = f"gui/{seen.user}"
-    (plist,) = seen.wanted
-    before: tuple[Command, ...] = (("launchctl", "bootout", f"{domain}/{LABEL}"),) if seen.is_active else ()
+def _for_launchd(situation: Situation, writes: tuple[tuple[Path, bytes], ...]) -> Plan:
+    domain = f"gui/{situation.user}"
+    (plist,) = situation.wanted
+    before: tuple[Command, ...] = (
+        (("launchctl", "bootout", f"{domain}/{LABEL}"),) if situation.is_active else ()
+    )
     note = "this was never tried on macOS: if it fails, run lmtb up instead"
     after = (("launchctl", "bootstrap", domain, str(plist)),)
-    return Plan(before=before, writes=writes, after=after, notes=(note, *_ignored(seen)))
+    return Plan(before=before, writes=writes, after=after, notes=(note, *_ignored(situation)))
 
 
-def _ignored(seen: Situation) -> tuple[str, ...]:
-    if not seen.ignored:
+def _ignored(situation: Situation) -> tuple[str, ...]:
+    if not situation.ignored:
         return ()
-    names = ", ".join(seen.ignored)
+    names = ", ".join(situation.ignored)
     return (f"set in this shell, but not for the service: {names}; settings for it go into config.toml",)

@@ -55,16 +55,16 @@ def uninstall(yes: bool, as_json: bool) -> None:
 def status(as_json: bool) -> None:
     """Show whether the service is installed, enabled and running, and which version runs."""
     facts = _facts()
-    seen = facts.seen
+    situation = facts.seen
     version = None if facts.status is None else facts.status.get("version")
     if as_json:
         print_json(
             {
-                "supervisor": seen.supervisor.value,
-                "installed": bool(seen.found) and len(seen.found) == len(seen.wanted),
-                "current": dict(seen.found) == dict(seen.wanted),
-                "enabled": seen.is_enabled,
-                "active": seen.is_active,
+                "supervisor": situation.supervisor.value,
+                "installed": bool(situation.found) and len(situation.found) == len(situation.wanted),
+                "current": dict(situation.found) == dict(situation.wanted),
+                "enabled": situation.is_enabled,
+                "active": situation.is_active,
                 "manager": facts.status,
                 "version": version,
                 "sameVersion": version == __version__,
@@ -153,15 +153,17 @@ def _facts() -> Facts:
 
 
 def _lines(facts: Facts, version: object) -> list[tuple[str, str]]:
-    seen = facts.seen
-    if seen.supervisor in {Supervisor.NONE, Supervisor.NO_USER_SYSTEMD}:
-        first = f"cannot be asked here ({seen.supervisor.value}); without it: lmtb up"
+    situation = facts.seen
+    if situation.supervisor in {Supervisor.NONE, Supervisor.NO_USER_SYSTEMD}:
+        first = f"cannot be asked here ({situation.supervisor.value}); without it: lmtb up"
     else:
-        first = seen.supervisor.value + (" (untested)" if seen.supervisor is Supervisor.LAUNCHD else "")
+        first = situation.supervisor.value + (
+            " (untested)" if situation.supervisor is Supervisor.LAUNCHD else ""
+        )
     lines = [("service", first), ("installed", _installed(facts))]
-    lines.append(("enabled", "yes, it starts at login" if seen.is_enabled else "no"))
-    lines.append(("active", "yes" if seen.is_active else "no"))
-    lines.append(("manager", seen.manager or "none is running"))
+    lines.append(("enabled", "yes, it starts at login" if situation.is_enabled else "no"))
+    lines.append(("active", "yes" if situation.is_active else "no"))
+    lines.append(("manager", situation.manager or "none is running"))
     if version is not None:
         same = "the same version as this program" if version == __version__ else _other_version()
         lines.append(("version", f"{version}, {same}"))
@@ -169,13 +171,13 @@ def _lines(facts: Facts, version: object) -> list[tuple[str, str]]:
 
 
 def _installed(facts: Facts) -> str:
-    seen = facts.seen
-    if not seen.found:
+    situation = facts.seen
+    if not situation.found:
         return "no; install it with: lmtb service install"
-    folder = next(iter(seen.found)).parent
-    if len(seen.found) < len(seen.wanted):
+    folder = next(iter(situation.found)).parent
+    if len(situation.found) < len(situation.wanted):
         return f"in part, in {folder}; complete it with: lmtb service install"
-    if dict(seen.found) != dict(seen.wanted):
+    if dict(situation.found) != dict(situation.wanted):
         return f"in {folder}, but not as this program would write it; renew it with: lmtb service install"
     return f"in {folder}, for this program"
 

@@ -47,22 +47,24 @@ def clients(everyone: bool, as_json: bool) -> None:
     if "clientDetails" not in status:
         text = "the running manager is older than this command and does not list clients"
         raise Failure(text, "change over with: lmtb restart", reason="old_manager")
-    known = objects(status, "clientDetails")
-    shown = [one for one in known if everyone or not _is_forgotten(one)]
+    all_clients = objects(status, "clientDetails")
+    visible_clients = [client for client in all_clients if everyone or not _is_forgotten(client)]
     if as_json:
-        print_json({"connected": status.get("connectedClients"), "clients": shown})
+        print_json({"connected": status.get("connectedClients"), "clients": visible_clients})
         return
-    _print(shown, hidden=len(known) - len(shown))
+    _print(visible_clients, hidden=len(all_clients) - len(visible_clients))
 
 
-def _print(shown: list[dict[str, Any]], *, hidden: int) -> None:
-    if shown:
-        say(Table(_COLUMNS, [_row(one) for one in shown]))
+def _print(visible_clients: list[dict[str, Any]], *, hidden: int) -> None:
+    if visible_clients:
+        say(Table(_COLUMNS, [_row(client) for client in visible_clients]))
     elif not hidden:
         say("no client has been seen; a stateless client is known from its first request on")
     if hidden:
         say(f"{hidden} more, gone for over an hour: lmtb clients --all")
-    if any(one.get("source") == "none" and one.get("state") == "connected" for one in shown):
+    if any(
+        client.get("source") == "none" and client.get("state") == "connected" for client in visible_clients
+    ):
         say(f"no project? how each client can send its folder: {page('clients')}")
 
 

@@ -69,18 +69,18 @@ def log(
     object.
     """
     file = _file(cwd, workspace, server)
-    wanted = _Wanted(server, _LEVELS.index(level))
+    line_filter = _Wanted(server, _LEVELS.index(level))
     if not file.exists() and not follow:
         raise _no_log(file)
     try:
         reader = Reader(file)
-        found = [line for line in reader.tail() if wanted.has(line)]
-        for line in found[-lines:] if lines else ():
+        matching_lines = [line for line in reader.tail() if line_filter.has(line)]
+        for line in matching_lines[-lines:] if lines else ():
             _show(line, as_json=as_json)
-        if not found and not as_json:
+        if not matching_lines and not as_json:
             say("no lines yet" + (f" from {server}" if server else ""), err=True)
         for line in reader.following() if follow else ():
-            if wanted.has(line):
+            if line_filter.has(line):
                 _show(line, as_json=as_json)
     except KeyboardInterrupt:  # how the user ends it
         return

@@ -63,11 +63,11 @@ def sessions(as_json: bool) -> None:
 
     For who is connected, of both eras, see: lmtb clients.
     """
-    found = objects(ask("/mcp/status"), "sessionDetails")
+    rows = objects(ask("/mcp/status"), "sessionDetails")
     if as_json:
-        print_json({"sessions": found})
-    elif found:
-        say(Table(_SESSION_COLUMNS, [_session_row(one) for one in found]))
+        print_json({"sessions": rows})
+    elif rows:
+        say(Table(_SESSION_COLUMNS, [_session_row(row) for row in rows]))
     else:
         say("no sessions; stateless clients have none, see: lmtb clients")
 

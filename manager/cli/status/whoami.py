@@ -44,15 +44,15 @@ def whoami(as_json: bool) -> None:
     The running manager keeps the last five requests of each of the last 64 clients in memory. For who is
     connected, see: lmtb clients.
     """
-    found = objects(ask("/mcp/status"), "clients")
+    clients = objects(ask("/mcp/status"), "clients")
     if as_json:
-        print_json({"clients": found})
+        print_json({"clients": clients})
         return
-    if not found:
+    if not clients:
         say("no client has sent a request since the manager started")
         return
-    say(*[view for one in reversed(found) for view in ("", *_client(one))][1:])
-    if any(_newest(one).get("source") == "none" for one in found):
+    say(*[view for client in reversed(clients) for view in ("", *_client(client))][1:])
+    if any(_newest(client).get("source") == "none" for client in clients):
         say("", f"no workspace? how each client can send its folder: {page('clients')}")
 
 
@@ -61,15 +61,15 @@ def _client(client: Mapping[str, Any]) -> tuple[View, ...]:
     era = "sessions" if client.get("era") == "legacy" else "stateless"
     ago = duration(client.get("lastSeenAgeSec"))
     about = [f"{era} {client.get('protocolVersion')}", f"{ago} ago" if ago else "?"]
-    rows = [_row(one) for one in reversed(objects(client, "requests"))]
+    rows = [_row(request) for request in reversed(objects(client, "requests"))]
     head = f"{' '.join(str(word) for word in words if word)}  ({', '.join(about)})"
     return head, Table(_COLUMNS, rows, indent=2)
 
 
 def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
     sent = request.get("sent")
-    said = [f"{name}={text}" for name, text in sent.items()] if isinstance(sent, dict) else []
-    said += [f"({text})" for text in unexpanded(sent)] if isinstance(sent, dict) else []
+    sent_texts = [f"{name}={text}" for name, text in sent.items()] if isinstance(sent, dict) else []
+    sent_texts += [f"({text})" for text in unexpanded(sent)] if isinstance(sent, dict) else []
     source, overruled, contradiction = (
         request.get(name) for name in ("source", "overruled", "contradiction")
     )
@@ -82,7 +82,7 @@ def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
         request.get("method"),
         decided,
         request.get("workspace"),
-        "  ".join(said) or None,
+        "  ".join(sent_texts) or None,
     )
 
 

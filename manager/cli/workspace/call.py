@@ -89,11 +89,11 @@ def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dic
             )
         requests = result.get("inputRequests")
         try:
-            given = input_forms.answer_all(requests if isinstance(requests, dict) else {}, name)
+            responses = input_forms.answer_all(requests if isinstance(requests, dict) else {}, name)
         except input_forms.NotAForm as other:
             text = f"{name} asks for input that is no form ({other}), which this command cannot give"
             raise Failure(text, "call it from a client that supports it", reason="input_required") from other
-        answers = {"inputResponses": given}
+        answers = {"inputResponses": responses}
         answers |= {"requestState": result["requestState"]} if "requestState" in result else {}
     raise Failure(f"{name} asked for input {MAX_ROUNDS} times", "call it from another client")
 

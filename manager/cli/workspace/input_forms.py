@@ -49,7 +49,7 @@ def _answer(request: Any, tool: str, read: ReadLine) -> dict[str, Any]:
     schema = params.get("requestedSchema")
     try:
         content = {
-            one.name: _asked(one, read) for one in fields(schema if isinstance(schema, Mapping) else {})
+            field.name: _asked(field, read) for field in fields(schema if isinstance(schema, Mapping) else {})
         }
     except EOFError:
         click.echo(err=True)
@@ -57,7 +57,10 @@ def _answer(request: Any, tool: str, read: ReadLine) -> dict[str, Any]:
     except KeyboardInterrupt:
         click.echo(err=True)
         return {"action": "cancel"}
-    return {"action": "accept", "content": {name: one for name, one in content.items() if one is not None}}
+    return {
+        "action": "accept",
+        "content": {name: field for name, field in content.items() if field is not None},
+    }
 
 
 def _asked(field: Field, read: ReadLine) -> Any:

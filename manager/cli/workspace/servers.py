@@ -90,27 +90,27 @@ def _signed_in_there(place: Path, namespace: str) -> Failure:
     """Logins are kept on the host of the project."""
     from lm_tools_bridge.remote_hosts.cli.hosts import place_of  # most users have no other host
 
-    one, folder = place_of(str(place))
+    host, folder = place_of(str(place))
     command = f"lmtb servers login --cwd {shlex.quote(folder)} {operand(namespace)}"
-    text = f"the login is kept on {one.name}, so it is made at a terminal there"
+    text = f"the login is kept on {host.name}, so it is made at a terminal there"
     return Failure(text, f"run there: {command}", reason="sign_in_there")
 
 
 def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool, **more: object) -> None:
-    found = [one for one in objects(answer, "sources") if only in (None, one.get("id"))]
+    sources = [row for row in objects(answer, "sources") if only in (None, row.get("id"))]
     if as_json:
-        print_json({"sources": found, "issues": objects(answer, "issues"), **more})
+        print_json({"sources": sources, "issues": objects(answer, "issues"), **more})
         return
     rows = objects(answer, "tools")
-    found.sort(key=lambda source: source.get("state") not in _FIRST)
-    say(Table(_COLUMNS, [cells for source in found for cells in (_cells(source, rows), *_inner(source))]))
-    for source in found:
+    sources.sort(key=lambda source: source.get("state") not in _FIRST)
+    say(Table(_COLUMNS, [cells for source in sources for cells in (_cells(source, rows), *_inner(source))]))
+    for source in sources:
         if last := _last_lines(source):
             say("", f"{source.get('id')} last wrote:", *(f"  {line}" for line in last), err=True)
         if (hint := shell_hint(source, os.environ)) is not None:
             say("", hint, err=True)
     if only is None:
-        untold = [one for one in objects(answer, "issues") if one.get("code") not in _SHOWN_BY_STATE]
+        untold = [row for row in objects(answer, "issues") if row.get("code") not in _SHOWN_BY_STATE]
         print_issues({"issues": untold})
 
 
@@ -124,11 +124,11 @@ def _last_lines(source: Mapping[str, Any]) -> list[str]:
 
 def _cells(source: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
     state = _state(source)
-    listed = [tool for tool in tools if tool.get("source") == source.get("id") and tool.get("listed")]
-    cost = sum(tool.get("tokens") or 0 for tool in listed)
-    known, callable_ = source.get("toolCount"), source.get("enabledToolCount")
+    listed_tools = [tool for tool in tools if tool.get("source") == source.get("id") and tool.get("listed")]
+    cost = sum(tool.get("tokens") or 0 for tool in listed_tools)
+    tool_count, callable_ = source.get("toolCount"), source.get("enabledToolCount")
     rest = (source.get(name) for name in _PROCESS)
-    return (source.get("id"), state, known, callable_, cost, *rest)
+    return (source.get("id"), state, tool_count, callable_, cost, *rest)
 
 
 def _state(source: Mapping[str, Any]) -> str:
@@ -142,6 +142,6 @@ def _state(source: Mapping[str, Any]) -> str:
 def _inner(source: Mapping[str, Any]) -> list[tuple[object, ...]]:
     """A row for each language server that the source has started."""
     return [
-        (f"  {one.get('name')}", one.get("state"), "", "", "", *(one.get(name) for name in _PROCESS))
-        for one in objects(source, "languageServers")
+        (f"  {server.get('name')}", server.get("state"), "", "", "", *(server.get(name) for name in _PROCESS))
+        for server in objects(source, "languageServers")
     ]

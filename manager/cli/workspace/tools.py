@@ -104,8 +104,8 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
 def why(cwd: Path | None, name: str, as_json: bool) -> None:
     """Explain whether a tool is listed, and if not, why."""
     answer = ask_about("/inspect", cwd)
-    row = next((one for one in objects(answer, "tools") if one.get("name") == name), None)
-    about = [one for one in objects(answer, "issues") if one.get("toolName") == name]
+    row = next((candidate for candidate in objects(answer, "tools") if candidate.get("name") == name), None)
+    about = [candidate for candidate in objects(answer, "issues") if candidate.get("toolName") == name]
     if row is None and not about:
         raise _unknown(name, answer)
     if as_json:
@@ -215,13 +215,13 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _say_costs(answer: Mapping[str, Any], callable_: Sequence[Mapping[str, Any]], unseen: int) -> None:
-    listed, meta = [row for row in callable_ if row.get("listed")], objects(answer, "metaTools")
-    cost = context_cost((*listed, *meta, _instructions(answer)))
-    with_them = f" with {' and '.join(str(one.get('name')) for one in meta)}" if meta else ""
+    listed_tools, meta = [row for row in callable_ if row.get("listed")], objects(answer, "metaTools")
+    cost = context_cost((*listed_tools, *meta, _instructions(answer)))
+    with_them = f" with {' and '.join(str(meta_tool.get('name')) for meta_tool in meta)}" if meta else ""
     unlisted = sum("unlisted" in row for row in callable_)
-    on_demand = len(callable_) - len(listed) - unlisted
-    say("", "; ".join(_sums(len(listed), with_them, cost, on_demand, unlisted, unseen)))
-    if listed and _instructions(answer):
+    on_demand = len(callable_) - len(listed_tools) - unlisted
+    say("", "; ".join(_sums(len(listed_tools), with_them, cost, on_demand, unlisted, unseen)))
+    if listed_tools and _instructions(answer):
         costs = ", ".join(f"{row['client']} {row['tokens']}" for row in _first_requests(answer))
         say(f"in the first request of clients that find tools by a search, about: {costs}")
 
@@ -239,15 +239,15 @@ def _first_requests(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _instructions(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the answer says of the instructions; servers of other programs say nothing."""
-    said = answer.get("instructions")
-    return said if isinstance(said, dict) else {}
+    instructions = answer.get("instructions")
+    return instructions if isinstance(instructions, dict) else {}
 
 
 def _sums(  # noqa: PLR0917  the numbers of one sentence
-    listed: int, with_them: str, cost: int, on_demand: int, unlisted: int, unseen: int
+    listed_count: int, with_them: str, cost: int, on_demand: int, unlisted: int, unseen: int
 ) -> Iterator[str]:
-    tools = "tool" if listed == 1 else "tools"
-    yield f"{listed} {tools} listed{with_them}, about {cost} tokens in a model's context"
+    tools = "tool" if listed_count == 1 else "tools"
+    yield f"{listed_count} {tools} listed{with_them}, about {cost} tokens in a model's context"
     if on_demand:
         yield f"{on_demand} more on demand"
     if unlisted:
@@ -282,7 +282,10 @@ def _elsewhere(row: Mapping[str, Any], answer: Mapping[str, Any], cwd: Path | No
     if not row.get("listed") or not isinstance(file, str):
         return ""
     status, folder = ask("/mcp/status"), Path(current_folder(cwd))
-    roots = {str(one.get("root")): str(one.get("workspace")) for one in objects(status, "instanceDetails")}
+    roots = {
+        str(instance.get("root")): str(instance.get("workspace"))
+        for instance in objects(status, "instanceDetails")
+    }
     root = max((root for root in roots if folder.is_relative_to(root)), key=len, default="")
     titles = clients_starting(status, roots.get(root, ""), file, namespace)
     if not titles:
@@ -300,10 +303,10 @@ def _unknown(name: str, answer: Mapping[str, Any]) -> Failure:
     failures = (_unknown_of(name, source, answer) for source in sources)
     if (failure := next(filter(None, failures), None)) is not None:
         return failure
-    found = near(name, (str(row.get("name")) for row in objects(answer, "tools")), count=3)
+    matches = near(name, (str(row.get("name")) for row in objects(answer, "tools")), count=3)
     step = "list the tools with: lmtb tools --all; the sources with: lmtb servers."
     text = f"no source of this workspace offers a tool named {name}"
-    return Failure(text, f"did you mean {', '.join(found)}?" if found else step, reason="tool_not_found")
+    return Failure(text, f"did you mean {', '.join(matches)}?" if matches else step, reason="tool_not_found")
 
 
 def _unknown_of(name: str, source: Mapping[str, Any], answer: Mapping[str, Any]) -> Failure | None:

@@ -50,8 +50,8 @@ def trust(
     NAMES, only these tools and servers. If a manager runs, the project's servers are started once, so that
     clients get their tools at once.
     """
-    given = {"--diff": diff, "--yes": yes, "--data": data}
-    flags = [flag for flag, is_given in given.items() if is_given]
+    flags_given = {"--diff": diff, "--yes": yes, "--data": data}
+    flags = [flag for flag, is_given in flags_given.items() if is_given]
     if list_all:
         run("trust", "--list", *flags)
     words = () if path is None else (path, *names)
@@ -72,8 +72,8 @@ def _run_there(verb: str, address: str, flags: Sequence[str], names: Sequence[st
     """Let the program on the other host ask at this terminal: its trust is a decision of its own."""
     from lm_tools_bridge.remote_hosts.cli.hosts import place_of, run_there  # most users have no other host
 
-    one, folder = place_of(address)
-    return run_there(one, [verb, *flags, "--", folder, *names])
+    host, folder = place_of(address)
+    return run_there(host, [verb, *flags, "--", folder, *names])
 
 
 def _is_path(word: str) -> bool:

@@ -50,17 +50,20 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def manager(folder: Path, on: frozenset[int], **settings: object) -> Iterator[Manager]:
+def manager(
+    folder: Path, on: frozenset[int], *, command: Sequence[str] = COMMAND, **settings: object
+) -> Iterator[Manager]:
     """Run a manager on these processors until the block ends.
 
     Args:
+        command: the program and its arguments.
         settings: settings of the manager. Pass `fork_servers=False` if no workspace server of ours is called;
             otherwise the fork server is measured, too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     environ = environment(folder) | {f"LMTB_{name.upper()}": str(value) for name, value in settings.items()}
     control = Control(Paths.of_user(environ).control_socket)
-    with running(*COMMAND, on=on, log=folder / "manager.log", cwd=folder, env=environ) as one:
+    with running(*command, on=on, log=folder / "manager.log", cwd=folder, env=environ) as one:
 
         def address() -> str:
             if one.poll() is not None:

@@ -1,0 +1,1 @@
+"""Traces one call through the manager and the workspace server: which modules it enters."""

@@ -39,6 +39,8 @@ from manager.forwarding.forward import Forwarder
 from manager.guests import ClosedGate, GuestGate
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
+from manager.relay.fast_path import FastPath
+from manager.route_cache.cached_calls import CachedPath
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
 from manager.sessions.client_processes import ClientProcesses
@@ -162,6 +164,7 @@ def assemble(
         clients=clients,
         client_processes=client_processes,
     )
+    routes.fast_path = _fast_path(routes, dispatch, session_manager, clients, settings, profiles)
     return Parts(
         store,
         registered_servers,
@@ -192,6 +195,26 @@ def assemble(
         forwarder.admission.buffers,
         recorder,
         client_processes,
+    )
+
+
+def _fast_path(  # noqa: PLR0917  what it asks whether a route still holds
+    routes: McpRoutes,
+    dispatch: Dispatch,
+    session_manager: SessionManager,
+    clients: RecentClients,
+    settings: Settings,
+    profiles: ClientProfiles,
+) -> FastPath | None:
+    """The fast path of calls. With None instead, everything is right, only slower."""
+    return CachedPath(
+        routes,
+        workspaces=dispatch.workspaces,
+        sessions=session_manager.sessions,
+        clients=clients,
+        forwarder=dispatch.forwarder,
+        settings=settings,
+        profiles=profiles,
     )
 
 

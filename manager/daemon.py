@@ -234,8 +234,8 @@ class Daemon:
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, gate=parts.guest_gate)
         rules, check = AdmissionRules.for_managers(body_cap=cap), parts.control.peer_allowed
         others = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers)
-        tunnel = TunnelEndpoint(self._paths.tunnel_socket, others, routes.serve, routes.route_cache)
-        servers = await runner.listen([listener] if listener else [], routes.serve, routes.route_cache)
+        tunnel = TunnelEndpoint(self._paths.tunnel_socket, others, routes.serve, routes.fast_path)
+        servers = await runner.listen([listener] if listener else [], routes.serve, routes.fast_path)
         return servers, runner, tunnel
 
     # -- run ----------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class Daemon:
 
     async def _drain(self, routes: McpRoutes, session_manager: SessionManager) -> None:
         """Refuse new requests, end the streams, and wait for calls in flight unless the stop is forced."""
-        routes.is_draining = True
+        routes.open_requests.is_draining = True
         session_manager.streams.close_all()
         session_manager.abandon_pending_requests()
         self._stream_endings.end_all()

@@ -6,9 +6,6 @@ It handles session requests and stateless requests alike. `endpoints/session_req
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,24 +17,21 @@ from lm_tools_bridge.protocol.extensions.tasks import METHODS as TASK_METHODS
 from manager.answers import result_format, tasks
 from manager.answers.call_origin import RECORDED
 from manager.answers.call_tool import is_explicit, unwrap
-from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
+from manager.answers.exchange import Exchange, Located, Plain, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.listing.lists import LIST_METHODS, Lists, own_list
 from manager.answers.own_calls import recorded
 from manager.answers.own_resources import read_own
+from manager.answers.prepared_call import PreparedCall
 from manager.answers.roots import RootsRequests
 from manager.answers.sub_agents import tell_callers_apart
-from manager.answers.upstream_request import cancelled_notification, upstream_request
 from manager.answers.workspace_lookup import (
     look_up_by_paths,
     look_up_cached,
     look_up_workspace,
     workspace_not_set,
 )
-from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder
-from manager.forwarding.forwarded_call import ForwardedCall
-from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 
 KNOWN_METHODS: Final = (
@@ -47,13 +41,6 @@ KNOWN_METHODS: Final = (
 _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
 """Methods that are forwarded unchanged once the workspace is known, at every URL."""
-
-
-class SentCall(msgspec.Struct, frozen=True, gc=False):
-    """A request that was sent to its workspace server."""
-
-    located: Located
-    call: ForwardedCall
 
 
 class Dispatch:
@@ -106,7 +93,9 @@ class Dispatch:
         if isinstance(located, Located) and located.is_pure:
             if exchange.message.method in LIST_METHODS:
                 listed = await self._lists.alone(exchange, located)
-                return listed if isinstance(listed, Plain) else self._relayed(exchange, located, listed)
+                if isinstance(listed, Plain):
+                    return listed
+                return PreparedCall(self.forwarder, exchange, located).reply_to(listed)
             return await self.forward(exchange, located)
         return await self._at_shared_url(exchange, located)
 
@@ -176,14 +165,13 @@ class Dispatch:
         self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None
     ) -> Reply:
         """Send the request to its workspace server, with the given parameters if a call was unwrapped."""
-        answer = await self.forwarder.send(located.workspace, upstream_request(exchange, params))
-        return self._relayed(exchange, located, answer, params)
+        return await PreparedCall(self.forwarder, exchange, located, params).reply()
 
-    def forward_now(self, exchange: Exchange) -> SentCall | None:
-        """Send the request to its workspace server if it is forwarded unchanged and need not wait.
+    def prepare(self, exchange: Exchange) -> PreparedCall | None:
+        """Prepare a request that is forwarded unchanged to a workspace that is known from memory.
 
         Returns:
-            None if `answer` has to be called instead.
+            None if `answer` has to be called instead: something must be read, asked or answered here.
         """
         inbound = exchange.inbound
         if exchange.message.method not in DIRECT or "requestState" in inbound.params:
@@ -196,43 +184,7 @@ class Dispatch:
         if located is None:
             return None
         exchange.decided(located)
-        call = self.forwarder.send_now(located.workspace, upstream_request(exchange))
-        return None if call is None else SentCall(located, call)
-
-    async def arrival(self, exchange: Exchange, sent: SentCall) -> Reply:
-        """Wait for the answer to a request that was sent with `forward_now`, and return the reply."""
-        answer = await self.forwarder.arrival(sent.call)
-        return self._relayed(exchange, sent.located, answer)
-
-    def _relayed(
-        self,
-        exchange: Exchange,
-        located: Located,
-        answer: Answer | Refusal,
-        params: dict[str, msgspec.Raw] | None = None,
-    ) -> Reply:
-        if isinstance(answer, Refusal):
-            return result_format.refuse(exchange, answer)
-        again = partial(self._again, exchange, located.workspace, params or exchange.params)
-        give_up = partial(self._give_up, located.workspace)
-        return Relayed(answer, again, give_up)
-
-    async def _again(
-        self,
-        exchange: Exchange,
-        workspace: Workspace,
-        params: Mapping[str, msgspec.Raw],
-        more: Mapping[str, msgspec.Raw],
-    ) -> Answer | Refusal:
-        exchange.begun = time.monotonic()  # the time that the client needed for its input does not count
-        return await self.forwarder.send(workspace, upstream_request(exchange, {**params, **more}))
-
-    async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
-        """Cancel a suspended call. A stopped server has none, so it is not started for this."""
-        if workspace.supervisor.is_serving:
-            answer = await self.forwarder.send(workspace, cancelled_notification(state))
-            if not isinstance(answer, Refusal):
-                await answer.aclose("ok")
+        return PreparedCall(self.forwarder, exchange, located)
 
 
 def unknown_workspace(identity: str, known: list[str]) -> Refusal:

@@ -76,6 +76,7 @@ class Exchange:
         passed_headers: The client's headers that are forwarded to the workspace server.
         passed_query: Query string for the workspace server (tool mode) with its question mark, or empty.
         session: Its session; None for a stateless request.
+        key: Its id as its session knows it (`jsonrpc.id_key`); empty without a session.
         headers: Response headers, added while it is answered.
         is_as_is: Whether a workspace with a single MCP server is passed through unchanged, because the URL
             names the workspace.
@@ -102,6 +103,7 @@ class Exchange:
     passed_headers: tuple[tuple[bytes, bytes], ...] = ()
     passed_query: str = ""
     session: Session | None = None
+    key: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     is_as_is: bool = False
     has_plain_names: bool = False

@@ -59,6 +59,7 @@ def exchange_of(
         passed_headers=metadata.passed if inbound.era is Era.MODERN else metadata.passed_legacy,
         passed_query=metadata.passed_query,
         session=session,
+        key=b"" if session is None else jsonrpc.id_key(message.id),
         user_agent=metadata.fields.get("user-agent", ""),
     )
     if exchange.is_tool_call:

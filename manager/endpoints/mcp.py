@@ -19,9 +19,10 @@ from lm_tools_bridge.protocol.versions import Era
 from manager.answers import trace_context
 from manager.answers.call_origin import RECORDED
 from manager.answers.client_record import client_record
-from manager.answers.dispatch import Dispatch, SentCall, unknown_workspace
+from manager.answers.dispatch import Dispatch, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
+from manager.answers.prepared_call import PreparedCall
 from manager.configuration.settings import Settings
 from manager.endpoints.form_answers import admit_answer, answers_form, take_answer
 from manager.endpoints.session_requests import NoSession, SessionEndpoint
@@ -32,8 +33,8 @@ from manager.http.faults import log_fault
 from manager.http.request import HttpRequest
 from manager.relay import direct_relay
 from manager.relay.direct_relay import DirectRelay
+from manager.relay.fast_path import FastPath
 from manager.relay.writer import Writer
-from manager.route_cache.route_cache import RouteCache
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.json.scan import check_json
 from manager.routing.request_heads.request_metadata import METHODS
@@ -55,10 +56,9 @@ class McpRoutes:
     """Answers the requests to the MCP routes.
 
     Attributes:
-        is_draining: whether the manager is stopping; new requests are refused with 503.
-        open_requests: counts the requests that are not answered yet.
+        open_requests: the requests that are not answered yet; new ones are refused with 503 at a stop.
         settings: size and time limits.
-        route_cache: the routes of earlier calls.
+        fast_path: answers calls that are like earlier ones; None where every call takes the general way.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class McpRoutes:
         clients: RecentClients,
         client_processes: ClientProcesses,
     ) -> None:
-        self.is_draining = False
         self.open_requests = OpenRequests()
+        self.fast_path: FastPath | None = None
         self._dispatch = dispatch
         self._legacy = legacy
         self._modern = modern
@@ -84,16 +84,7 @@ class McpRoutes:
         self._own_task = own_task
         self._clients = clients
         self._client_processes = client_processes
-        self.route_cache = RouteCache(
-            self,
-            workspaces=dispatch.workspaces,
-            sessions=legacy.session_manager.sessions,
-            clients=clients,
-            forwarder=dispatch.forwarder,
-            settings=settings,
-            profiles=profiles,
-        )
-        self._of_session = SessionRoutes(legacy, dispatch.workspaces, lambda: self.is_draining)
+        self._of_session = SessionRoutes(legacy, dispatch.workspaces, self.open_requests)
 
     def serve(self, http_request: HttpRequest) -> None:
         """Answer a request. An unexpected error is answered with 500, or closes the connection."""
@@ -143,7 +134,7 @@ class McpRoutes:
         if isinstance(inbound, Rejection):
             http_request.respond(inbound.status, inbound.body())
             return
-        if self.is_draining and isinstance(inbound.message, Request):
+        if self.open_requests.is_draining and isinstance(inbound.message, Request):
             http_request.respond(503, _STOPPING.as_error(inbound.message.id), {"Retry-After": "1"})
             return
         path = metadata.workspace
@@ -161,11 +152,7 @@ class McpRoutes:
             return
         exchange = exchange_of(http_request.metadata, inbound, inbound.message, None, self._profiles)
         self._note(exchange, http_request)
-        answer = partial(self._modern.answer, exchange)
-        if answers_form(exchange.params):
-            self._work(http_request, exchange, partial(admit_answer, http_request, exchange, answer))
-        elif self._send_at_once(http_request, exchange) is None:
-            self._work(http_request, exchange, answer)
+        self._answer(http_request, exchange, partial(self._modern.answer, exchange))
 
     def _legacy_post(self, http_request: HttpRequest, inbound: Inbound) -> None:
         message, identity = inbound.message, http_request.session
@@ -180,7 +167,7 @@ class McpRoutes:
             http_request.respond(202)
         elif message.method == names.INITIALIZE:
             exchange = exchange_of(http_request.metadata, inbound, message, None, self._profiles)
-            self._work(http_request, exchange, partial(self._legacy.initialize, exchange))
+            self._answer_in_task(http_request, exchange, partial(self._legacy.initialize, exchange))
         else:
             session = self._legacy.session(identity)
             if isinstance(session, Session):
@@ -205,21 +192,11 @@ class McpRoutes:
         exchange = exchange_of(http_request.metadata, inbound, message, session, self._profiles)
         exchange.headers[headers.SESSION] = session.id
         self._note(exchange, http_request)
-        key = jsonrpc.id_key(message.id)
-        if key in session.in_flight:
+        if self.open_requests.is_open(session, exchange.key):
             text = "this id is still being answered in this session; use a new one"
             http_request.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
             return
-        answer = partial(self._legacy.answer, exchange, session)
-        if answers_form(exchange.params):  # as a stateless client's request, but in a session
-            admitted = partial(admit_answer, http_request, exchange, answer)
-            self._own_work(http_request, exchange, session, admitted)
-            return
-        sent = None if session.list_due else self._send_at_once(http_request, exchange)
-        if sent is None:
-            self._own_work(http_request, exchange, session, answer)
-        else:
-            session.in_flight.add(key, sent.cancel)
+        self._answer(http_request, exchange, partial(self._legacy.answer, exchange, session))
 
     def _note(self, exchange: Exchange, http_request: HttpRequest) -> None:
         exchange.begun = came = http_request.received_at
@@ -230,79 +207,90 @@ class McpRoutes:
         if self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
             exchange.made_trace = exchange.made_trace or trace_context.made_number()
 
-    # -- with and without a task --------------------------------------------------------------------------
+    # -- the general way ----------------------------------------------------------------------------------
 
-    def _send_at_once(self, http_request: HttpRequest, exchange: Exchange) -> DirectRelay | None:
-        """Send a call to its server without a task; None if that is not possible now."""
-        sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
-        if sent is None:
-            return None
-        return self.relay_directly(http_request, exchange, sent, direct_relay.PATIENCE_S)
+    def _answer(self, http_request: HttpRequest, exchange: Exchange, make: Make) -> None:
+        """Answer a request: a call that is prepared and can be sent now without a task, all others in one.
 
-    def relay_directly(
-        self, http_request: HttpRequest, exchange: Exchange, sent: SentCall, patience_s: float
-    ) -> DirectRelay:
-        """Relay the response to a call that was sent; after `patience_s` seconds, in a task."""
-        self.open_requests.begin()
-        return DirectRelay(self, http_request, exchange, sent, patience_s)
-
-    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
-        """Offer a call to the route cache, just before its response is written."""
-        self.route_cache.add(http_request, exchange, sent)
-
-    def ended(self, exchange: Exchange) -> None:
-        """Note that a direct relay has ended: the call is answered, abandoned or continues in a task."""
-        self.open_requests.end()
-        if exchange.session is not None:
-            exchange.session.in_flight.remove(jsonrpc.id_key(exchange.message.id))
-
-    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
-        """Continue a call of the direct relay in a task, from its current state."""
-        session = exchange.session
-        if session is None:
-            task = self._work(http_request, exchange, partial(self._dispatch.arrival, exchange, sent))
+        Args:
+            make: makes the reply to a request that is not prepared.
+        """
+        if answers_form(exchange.params):
+            self._answer_in_task(http_request, exchange, partial(admit_answer, http_request, exchange, make))
+            return
+        call = self._dispatch.prepare(exchange)
+        if call is None:
+            self._answer_in_task(http_request, exchange, make)
+        elif self._needs_task(exchange) or not call.send_now():
+            self._answer_in_task(http_request, exchange, self._reply_maker(call))
         else:
-            make = partial(self._legacy.arrival, exchange, session, sent)
-            task = self._own_work(http_request, exchange, session, make)
+            self.relay_directly(http_request, call, direct_relay.PATIENCE_S)
+
+    def _needs_task(self, exchange: Exchange) -> bool:
+        """Whether the response is an event stream, or a list of tools has to be awaited before it."""
+        return not exchange.accepts_json or (exchange.session is not None and exchange.session.list_due)
+
+    def _reply_maker(self, call: PreparedCall) -> Make:
+        session = call.exchange.session
+        return call.reply if session is None else partial(self._legacy.reply_to_call, call, session)
+
+    def relay_directly(self, http_request: HttpRequest, call: PreparedCall, patience_s: float) -> DirectRelay:
+        """Relay the response to a call that was sent; after `patience_s` seconds, in a task."""
+        relay = DirectRelay(self, http_request, call, patience_s)
+        self.open_requests.begin(call.exchange.session, call.exchange.key, relay.cancel)
+        return relay
+
+    def offer(self, http_request: HttpRequest, call: PreparedCall) -> None:
+        """Offer a call to the fast path, just before its response is written."""
+        if self.fast_path is not None:
+            self.fast_path.offer(http_request, call)
+
+    def ended(self, call: PreparedCall) -> None:
+        """Note that a direct relay has ended: the call is answered, abandoned or continues in a task."""
+        self.open_requests.end(call.exchange.session, call.exchange.key)
+
+    def continue_in_task(self, http_request: HttpRequest, call: PreparedCall) -> None:
+        """Continue a call of the direct relay in a task, from its current state."""
+        task = self._answer_in_task(http_request, call.exchange, self._reply_maker(call))
         if task is None:
-            sent.call.give_up()
+            call.in_flight.give_up()
         else:  # a task cancelled before its first step does not abandon the call itself
-            task.add_done_callback(lambda done: sent.call.give_up() if done.cancelled() else None)
+            task.add_done_callback(lambda done: call.in_flight.give_up() if done.cancelled() else None)
 
-    def _work(self, http_request: HttpRequest, exchange: Exchange, make: Make) -> asyncio.Task[None] | None:
-        """Answer in a task that is cancelled when the client disconnects."""
-        return http_request.run(self._answer(http_request, self._writer(http_request, exchange), make))
+    def _answer_in_task(
+        self, http_request: HttpRequest, exchange: Exchange, make: Make
+    ) -> asyncio.Task[None] | None:
+        """Answer in a task; None if the client has disconnected, so that nothing is answered.
 
-    def _own_work(
-        self, http_request: HttpRequest, exchange: Exchange, session: Session, make: Make
-    ) -> asyncio.Task[None]:
-        """Answer in a task that survives a disconnect, and ends with `notifications/cancelled`."""
-        writer = self._writer(http_request, exchange)
-        key = jsonrpc.id_key(exchange.message.id)
-        task: asyncio.Task[None] = self._own_task(self._answer(http_request, writer, make), "request")
-        http_request.on_disconnect = None
-        session.in_flight.add(key, task.cancel)
-
-        def finished(_: asyncio.Task[None]) -> None:
-            session.in_flight.remove(key)
-            if task.cancelled():
-                writer.end()
-
-        task.add_done_callback(finished)
+        The task of a stateless request is cancelled when its client disconnects. That of a session survives,
+        and ends with `notifications/cancelled`.
+        """
+        session, key = exchange.session, exchange.key
+        streams = None if exchange.is_modern else self._legacy.session_manager.streams
+        writer = Writer(http_request, exchange, self.settings.response_limit, streams)
+        work = self._write_answer(http_request, writer, make)
+        if session is None:
+            task = http_request.run(work)
+        else:
+            task = self._own_task(work, "request")
+            http_request.on_disconnect = None
+        if task is not None:
+            self.open_requests.begin(session, key, task.cancel)
+            task.add_done_callback(partial(self._task_ended, session, key, writer))
         return task
 
-    def _writer(self, http_request: HttpRequest, exchange: Exchange) -> Writer:
-        streams = None if exchange.is_modern else self._legacy.session_manager.streams
-        return Writer(http_request, exchange, self.settings.response_limit, streams)
+    def _task_ended(
+        self, session: Session | None, key: bytes, writer: Writer, task: asyncio.Task[None]
+    ) -> None:
+        self.open_requests.end(session, key)
+        if session is not None and task.cancelled():
+            writer.end()
 
-    async def _answer(self, http_request: HttpRequest, writer: Writer, make: Make) -> None:
-        self.open_requests.begin()
+    async def _write_answer(self, http_request: HttpRequest, writer: Writer, make: Make) -> None:
         try:
             await writer.answer(make())
         except Exception as fault:  # noqa: BLE001  the last line of defence
             self.failed(http_request, fault)
-        finally:
-            self.open_requests.end()
 
 
 def _id_of(inbound: Inbound) -> bytes | None:

@@ -22,9 +22,10 @@ from lm_tools_bridge.protocol.jsonrpc import Notification, Response
 from lm_tools_bridge.protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
 from manager.answers import result_format, upstream_request
 from manager.answers.call_tool import is_explicit
-from manager.answers.dispatch import Dispatch, SentCall
+from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.listing.server_discover import ServerDiscover, initialize_result
+from manager.answers.prepared_call import PreparedCall
 from manager.configuration.settings import Settings
 from manager.forwarding.messages import begins_as_result, is_response
 from manager.logs.log import logger, short
@@ -159,9 +160,9 @@ class SessionEndpoint:
             return Events(self._with_roots(exchange, session))
         return self._translated(exchange, session, await self._answer(exchange, session))
 
-    async def arrival(self, exchange: Exchange, session: Session, sent: SentCall) -> Reply:
-        """The reply to a request that was sent with `Dispatch.forward_now`."""
-        return self._translated(exchange, session, await self._dispatch.arrival(exchange, sent))
+    async def reply_to_call(self, call: PreparedCall, session: Session) -> Reply:
+        """The reply to a call that was prepared, and may be in flight."""
+        return self._translated(call.exchange, session, await call.reply())
 
     async def _answer(self, exchange: Exchange, session: Session) -> Reply:
         if exchange.message.method in PREFERENCES:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from lm_tools_bridge.protocol import headers, jsonrpc
@@ -15,6 +14,7 @@ from manager.answers.new_exchange import claims_of
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.endpoints import session_get
 from manager.endpoints.session_requests import UNKNOWN, NoSession, SessionEndpoint
+from manager.forwarding.open_requests import OpenRequests
 from manager.http.request import HttpRequest
 from manager.supervision.workspaces import Workspaces
 
@@ -25,15 +25,13 @@ class SessionRoutes:
     """Answers GET and DELETE requests of session clients.
 
     Args:
-        is_draining: whether the manager is stopping; streams are refused with 503 then.
+        open_requests: whether the manager is stopping; streams are refused with 503 then.
     """
 
-    def __init__(
-        self, legacy: SessionEndpoint, workspaces: Workspaces, is_draining: Callable[[], bool]
-    ) -> None:
+    def __init__(self, legacy: SessionEndpoint, workspaces: Workspaces, open_requests: OpenRequests) -> None:
         self._legacy = legacy
         self._workspaces = workspaces
-        self._is_draining = is_draining
+        self._open_requests = open_requests
 
     async def get(self, http_request: HttpRequest) -> None:
         """Open or resume a stream of a session; 405 for clients without a session."""
@@ -54,7 +52,7 @@ class SessionRoutes:
         # Checked after the await: nothing would end a stream opened after the end of its session.
         if self._legacy.session(http_request.session) is not session:
             http_request.respond(UNKNOWN.status, UNKNOWN.body(None))
-        elif self._is_draining():
+        elif self._open_requests.is_draining:
             text = b'{"error":"the manager is stopping; connect again in a moment"}'
             http_request.respond(503, text, {"Retry-After": "1"})
         else:

@@ -1,4 +1,4 @@
-"""One connection of a client: cached calls, MCP requests, and delegation of other requests to aiohttp.
+"""One connection of a client: the fast path, MCP requests, and delegation of other requests to aiohttp.
 
 `lm_tools_bridge/http_server/connections/connection.py` reads the requests. So every head passes one grammar
 and one set of admission rules under a cap and a deadline, whoever serves its request.
@@ -22,7 +22,7 @@ from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
 from manager.listener.connection_context import ConnectionContext
-from manager.route_cache.cached_call import CachedCall
+from manager.relay.fast_path import FastCalls
 from manager.routing.request_heads.reader import ClientHead, without_trace
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
@@ -32,16 +32,16 @@ _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Pyt
 
 
 class ClientConnection(HttpConnection[ClientHead]):
-    """One connection; `cached_call.Line` for its cached calls."""
+    """One connection; `fast_path.ClientConnection` for its calls on the fast path."""
 
-    __slots__ = ("_cached_call", "_context", "_delegated", "_framing", "_guest", "_is_peer_admitted", "_peer")
+    __slots__ = ("_context", "_delegated", "_fast_calls", "_framing", "_guest", "_is_peer_admitted", "_peer")
 
     _framing: Framing  # of the last request
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context.server)
         self._context: Final = context
-        self._cached_call: CachedCall | None = None
+        self._fast_calls: FastCalls | None = None
         self._delegated: DelegatedRequest | None = None
         self._is_peer_admitted = False
         self._guest: Guest | None = None  # where each request needs a proof
@@ -67,7 +67,7 @@ class ClientConnection(HttpConnection[ClientHead]):
     @property
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
-        return super().is_idle and (self._cached_call is None or not self._cached_call.is_under_way)
+        return super().is_idle and (self._fast_calls is None or not self._fast_calls.is_under_way)
 
     @property
     def client(self) -> Hashable:
@@ -79,12 +79,12 @@ class ClientConnection(HttpConnection[ClientHead]):
     # -- asyncio.Protocol -----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Send a cached call, or pass the bytes to whom they belong."""
-        cached = self._cached_call
-        if cached is not None:
-            if cached.is_under_way:
-                cached.fall_back()
-            elif self.state is _IDLE and not self.parser.buffer and cached.send_similar(data):
+        """Send a call on the fast path, or pass the bytes to whom they belong."""
+        fast_calls = self._fast_calls
+        if fast_calls is not None:
+            if fast_calls.is_under_way:
+                fast_calls.fall_back()
+            elif self.state is _IDLE and not self.parser.buffer and fast_calls.send_similar(data):
                 return
         if self._delegated is not None:
             data = self._delegated.take(data)
@@ -93,9 +93,9 @@ class ClientConnection(HttpConnection[ClientHead]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything and tell whoever answers a request that its client disconnected."""
-        cached, self._cached_call = self._cached_call, None
-        if cached is not None and cached.is_under_way:
-            cached.fall_back()
+        fast_calls, self._fast_calls = self._fast_calls, None
+        if fast_calls is not None and fast_calls.is_under_way:
+            fast_calls.fall_back()
         delegated, self._delegated = self._delegated, None
         if self._guest is not None:
             self._guest.leave()
@@ -122,41 +122,41 @@ class ClientConnection(HttpConnection[ClientHead]):
     # -- MCP requests ---------------------------------------------------------------------------------------
 
     def serve(self, read: ReadHead[ClientHead], body: bytes) -> None:
-        """Send a cached call if the request equals an earlier one, else hand it to the endpoints."""
+        """Send a call that is like an earlier one on the fast path; hand others to the endpoints."""
         metadata, self._framing = read.head.metadata, read.head.framing
         serve = self._context.serve
         assert metadata is not None and serve is not None  # noqa: S101  narrows the types: `take_over` has looked
         trace = trace_context.number_of(read.trace) if read.trace else 0
-        if not self._send_cached(metadata, read.session, body, trace):
+        if not self._send_fast(metadata, read.session, body, trace):
             request = self.begin(metadata, read.session, body)
             request.made_trace = trace
             serve(request)
 
-    def _send_cached(
+    def _send_fast(
         self, metadata: RequestMetadata, named_session: str | None, body: bytes, trace: int
     ) -> bool:
-        cache = self._context.route_cache
-        if cache is None or self.parser.buffer or self._room is not None:
+        fast_path = self._context.fast_path
+        if fast_path is None or self.parser.buffer or self._room is not None:
             return False
         if not self._is_peer_admitted:  # each request needs a proof, so none is sent unparsed
             return False
-        session, group = cache.lookup(metadata, named_session)
-        if group is None:
+        match = fast_path.find(metadata, named_session)
+        if match is None:
             return False
-        if self._cached_call is None:
-            self._cached_call = CachedCall(self, self.transport, cache)
+        if self._fast_calls is None:
+            self._fast_calls = fast_path.connect(self, self.transport)
         self.move(Event.CALL_CACHED)
         head = without_trace(self.parser.raw_head) if trace else self.parser.raw_head
-        return self._cached_call.send_parsed(group, session, head, body, trace)
+        return self._fast_calls.send_parsed(match, head, body, trace)
 
     def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
-        """Make the request, which is answered without the route cache from now on."""
+        """Make the request, which is answered without the fast path from now on."""
         request = HttpRequest(self, metadata, session, self._framing, body)
         self.start_serving(request)
         return request
 
-    def cached_call_answered(self, now: float) -> None:
-        """Note that a cached call was answered, at monotonic time `now`."""
+    def fast_call_answered(self, now: float) -> None:
+        """Note that a call on the fast path was answered, at monotonic time `now`."""
         self.deadline.set_at(now + self._context.limits.keepalive_s, self.on_head_timeout)
         if self.backpressure.is_paused:
             self.transport.pause_reading()

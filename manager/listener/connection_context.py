@@ -16,7 +16,7 @@ from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.peer_identity import PeerCheck, judge
 from manager.listener.refusal_log import RefusalLog
-from manager.route_cache.route_cache import RouteCache
+from manager.relay.fast_path import FastPath
 from manager.routing.request_heads.reader import ClientHead
 
 _CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
@@ -33,7 +33,7 @@ class ConnectionContext:
         peer_check: whether the peer of a connection is served; None to serve all.
         make_aiohttp_protocol: makes the protocol for a request that is not for an MCP route.
         serve: answers a request at an MCP route; None where aiohttp serves all routes.
-        route_cache: of calls.
+        fast_path: answers calls that are like earlier ones, if there is one.
         keep_alives: sends comments on event streams that are silent.
         gate: decides about guests; None where there are none.
     """
@@ -44,7 +44,7 @@ class ConnectionContext:
     peer_check: PeerCheck | None
     make_aiohttp_protocol: Callable[[], asyncio.Protocol]
     serve: Callable[[HttpRequest], None] | None
-    route_cache: RouteCache | None
+    fast_path: FastPath | None
     keep_alives: KeepAlives
     gate: GuestGate | None = None
 

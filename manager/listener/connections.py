@@ -17,7 +17,7 @@ from manager.listener.connection import ClientConnection
 from manager.listener.connection_context import ConnectionContext
 from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
-from manager.route_cache.route_cache import RouteCache
+from manager.relay.fast_path import FastPath
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import ClientHeadReader
 
@@ -54,14 +54,14 @@ class Connections(OpenConnections):
         self,
         make_aiohttp_protocol: Callable[[], asyncio.Protocol],
         serve: Callable[[HttpRequest], None] | None,
-        route_cache: RouteCache | None = None,
+        fast_path: FastPath | None = None,
     ) -> Callable[[], ClientConnection]:
         """Make a protocol factory for connections.
 
         Args:
             make_aiohttp_protocol: makes the protocol for a request that is not for an MCP route.
             serve: answers a request at an MCP route; None where aiohttp serves all routes.
-            route_cache: of calls.
+            fast_path: answers calls that are like earlier ones, if there is one.
         """
         loop = asyncio.get_running_loop()
         heads = ClientHeadReader(self.rules)
@@ -73,7 +73,7 @@ class Connections(OpenConnections):
             peer_check=self.peer_check,
             make_aiohttp_protocol=make_aiohttp_protocol,
             serve=serve,
-            route_cache=route_cache,
+            fast_path=fast_path,
             keep_alives=KeepAlives(loop),
             gate=self.gate,
         )

@@ -20,7 +20,7 @@ from manager.listener.connections import Connections
 from manager.listener.pages import port_runner
 from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
-from manager.route_cache.route_cache import RouteCache
+from manager.relay.fast_path import FastPath
 from manager.routing.request_heads.admission import AdmissionRules
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Runner:
         self,
         sockets: Iterable[socket.socket],
         serve: Callable[[HttpRequest], None] | None = None,
-        route_cache: RouteCache | None = None,
+        fast_path: FastPath | None = None,
     ) -> list[asyncio.Server]:
         """Accept connections on these bound sockets.
 
@@ -60,9 +60,9 @@ class Runner:
 
         Args:
             serve: answers a request at an MCP route; None where aiohttp serves all routes.
-            route_cache: of calls.
+            fast_path: answers calls that are like earlier ones, if there is one.
         """
-        factory = self.connections.factory(self._aiohttp.protocol, serve, route_cache)
+        factory = self.connections.factory(self._aiohttp.protocol, serve, fast_path)
         loop = asyncio.get_running_loop()
         return [await loop.create_server(factory, sock=sock) for sock in sockets]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lm_tools_bridge.machine.files.private_files import make_private
 from manager.http.request import HttpRequest
 from manager.listener.runner import Runner
-from manager.route_cache.route_cache import RouteCache
+from manager.relay.fast_path import FastPath
 from manager.startup.port import private_socket
 
 
@@ -20,7 +20,7 @@ class TunnelEndpoint:
         path: of the socket.
         runner: serves its connections.
         serve: answers a request at an MCP route.
-        route_cache: of calls.
+        fast_path: answers calls that are like earlier ones, if there is one.
     """
 
     def __init__(
@@ -28,12 +28,12 @@ class TunnelEndpoint:
         path: Path,
         runner: Runner,
         serve: Callable[[HttpRequest], None],
-        route_cache: RouteCache | None,
+        fast_path: FastPath | None,
     ) -> None:
         self._path = path
         self._runner = runner
         self._serve = serve
-        self._route_cache = route_cache
+        self._fast_path = fast_path
         self._servers: list[asyncio.Server] = []
         self._inode = 0
 
@@ -50,7 +50,7 @@ class TunnelEndpoint:
         self._path.unlink(missing_ok=True)
         sock = private_socket(self._path)
         self._inode = self._path.lstat().st_ino
-        self._servers = await self._runner.listen([sock], self._serve, self._route_cache)
+        self._servers = await self._runner.listen([sock], self._serve, self._fast_path)
         return self._path
 
     def stop_listening(self) -> None:

@@ -14,8 +14,7 @@ from typing import Final, Protocol
 
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers import result_format
-from manager.answers.dispatch import SentCall
-from manager.answers.exchange import Exchange
+from manager.answers.prepared_call import PreparedCall
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
 from manager.forwarding.answer_facts import facts_of
@@ -42,14 +41,14 @@ class Host(Protocol):
 
     settings: Settings
 
-    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
+    def continue_in_task(self, http_request: HttpRequest, call: PreparedCall) -> None:
         """Continue a call in a task, from its current state."""
 
-    def ended(self, exchange: Exchange) -> None:
+    def ended(self, call: PreparedCall) -> None:
         """Note that the relay of a call has ended: answered, abandoned or about to continue in a task."""
 
-    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
-        """Offer a call to the route cache, just before its JSON response or event stream is written."""
+    def offer(self, http_request: HttpRequest, call: PreparedCall) -> None:
+        """Offer a call to the fast path, just before its JSON response or event stream is written."""
 
     def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
         """Log an unexpected error; respond with 500, or close the connection if the response has begun."""
@@ -60,33 +59,30 @@ class DirectRelay:
 
     Args:
         host: the endpoint that sent the call.
-        exchange: the call as the client made it.
-        sent: the call as it was sent, with its response, which may not have arrived.
+        call: the call, in flight; its response may not have arrived.
         patience_s: seconds until the call continues in a task.
     """
 
-    __slots__ = ("_body", "_exchange", "_flow", "_host", "_http_request", "_sent")
+    __slots__ = ("_body", "_exchange", "_flow", "_host", "_http_request", "_open_call")
 
-    def __init__(
-        self, host: Host, http_request: HttpRequest, exchange: Exchange, sent: SentCall, patience_s: float
-    ) -> None:
+    def __init__(self, host: Host, http_request: HttpRequest, call: PreparedCall, patience_s: float) -> None:
         self._host = host
         self._http_request = http_request
-        self._exchange = exchange
-        self._sent: SentCall | None = sent
+        self._exchange = call.exchange
+        self._open_call: PreparedCall | None = call  # None once the relay has ended
         self._body: LargeBody | None = None  # of a large response, once it is being written
         self._flow: Flow | None = None
-        sent.call.response.on_data = self._on_data
+        call.in_flight.response.on_data = self._on_data
         http_request.on_disconnect = self._client_left
-        http_request.set_deadline(min(patience_s, sent.call.timeout_s), self._continue_in_task)
+        http_request.set_deadline(min(patience_s, call.in_flight.timeout_s), self._continue_in_task)
 
     def cancel(self) -> None:
         """Abandon the call after the client's `notifications/cancelled`: respond with 202 and no body.
 
         If the response has begun, closing the connection is the only way to signal that the rest is missing.
         """
-        if (sent := self._end()) is not None:
-            sent.call.give_up()
+        if (call := self._end()) is not None:
+            call.in_flight.give_up()
             if self._http_request.is_begun:
                 self._http_request.abort()
             else:
@@ -99,89 +95,90 @@ class DirectRelay:
         """
         if self._exchange.session is not None and self._body is None:
             self._continue_in_task()
-        elif (sent := self._end()) is not None:
-            sent.call.give_up()
+        elif (call := self._end()) is not None:
+            call.in_flight.give_up()
 
     def _continue_in_task(self) -> None:
-        if (sent := self._end()) is not None:
-            self._host.continue_in_task(self._http_request, self._exchange, sent)
+        if (call := self._end()) is not None:
+            self._host.continue_in_task(self._http_request, call)
 
-    def _end(self) -> SentCall | None:
-        """End the relay: remove its callbacks and return the sent call; None if it has ended before."""
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            sent.call.response.on_data = None
+    def _end(self) -> PreparedCall | None:
+        """End the relay: remove its callbacks and return the call; None if it has ended before."""
+        call, self._open_call = self._open_call, None
+        if call is not None:
+            call.in_flight.response.on_data = None
             self._http_request.on_disconnect = None  # breaks the reference cycle, to spare the collector
             if self._flow is not None:
                 self._flow.stop()
-            self._host.ended(self._exchange)
-        return sent
+            self._host.ended(call)
+        return call
 
     def _on_data(self) -> None:
         """Relay what has arrived of the response; called by the upstream connection."""
-        sent = self._sent
-        if sent is None:
+        call = self._open_call
+        if call is None:
             return
         try:
-            self._relay(sent)
+            self._relay(call)
         except InterruptedAnswerError as interrupted:
-            self._refuse(sent, interrupted.refusal)
+            self._refuse(call, interrupted.refusal)
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
             self._end()
-            sent.call.give_up()
+            call.in_flight.give_up()
             self._host.failed(self._http_request, fault)
 
-    def _relay(self, sent: SentCall) -> None:
-        response = sent.call.response
+    def _relay(self, call: PreparedCall) -> None:
+        response = call.in_flight.response
         if not response.has_ended:
             if _should_relay_now(response):
-                self._relay_or_continue(sent)
+                self._relay_or_continue(call)
             return
         arrived_at = time.monotonic()
         body = self._small_body(response)
         if body is None:
-            self._relay_or_continue(sent)
+            self._relay_or_continue(call)
             return
         self._end()
-        self._host.cache_route(self._http_request, self._exchange, sent)
+        self._host.offer(self._http_request, call)
         status = 200 if self._exchange.session is not None else response.head.status
         self._http_request.respond(status, body, self._exchange.headers)
-        sent.call.end("ok", arrived_at)
+        call.in_flight.end("ok", arrived_at)
 
-    def _refuse(self, sent: SentCall, refusal: Refusal) -> None:
+    def _refuse(self, call: PreparedCall, refusal: Refusal) -> None:
         """Respond with an error, before anything was written."""
         self._end()
-        sent.call.refuse(refusal)
+        call.in_flight.refuse(refusal)
         self._http_request.respond(
             200, result_format.refusal(self._exchange, refusal), self._exchange.headers
         )
 
-    def _relay_or_continue(self, sent: SentCall) -> None:
-        if sent.call.response.is_events:
-            self._host.cache_route(self._http_request, self._exchange, sent)
-        if not (hasattr(sent.call.response, "head") and self._stream(sent)):
+    def _relay_or_continue(self, call: PreparedCall) -> None:
+        if call.in_flight.response.is_events:
+            self._host.offer(self._http_request, call)
+        if not (hasattr(call.in_flight.response, "head") and self._stream(call)):
             self._continue_in_task()
 
     # -- large responses ----------------------------------------------------------------------------------
 
-    def _stream(self, sent: SentCall) -> bool:
+    def _stream(self, call: PreparedCall) -> bool:
         """Start to write the response to the client as it arrives; False if no sink can."""
-        call = sent.call
-        body = sink_for(self._http_request, self._exchange, call.response, self._host.settings.response_limit)
+        in_flight = call.in_flight
+        response, limit = in_flight.response, self._host.settings.response_limit
+        body = sink_for(self._http_request, self._exchange, response, limit)
         if body is None:
             return False
         self._body = body
         self._http_request.clear_deadline()  # the flow has its own
-        self._flow = Flow(call.response, body, partial(self._body_ended, body), call)
-        call.response.lend()
+        self._flow = Flow(response, body, partial(self._body_ended, body), in_flight)
+        response.lend()
         return True
 
     def _body_ended(self, body: LargeBody, fault: Exception | None) -> None:
         """End the response after the last piece; after a fault, send an error or close the connection."""
-        sent = self._end()
-        if sent is None:
+        prepared = self._end()
+        if prepared is None:
             return
-        call, http_request = sent.call, self._http_request
+        call, http_request = prepared.in_flight, self._http_request
         fault = fault or _finish(body)
         if fault is None:
             call.received = call.response.head.content_length
@@ -206,8 +203,8 @@ class DirectRelay:
             or (found := answered(body, self._exchange.message.id)) is None
         ):
             return None
-        assert self._sent is not None  # noqa: S101  narrows the type: the relay has not ended
-        self._sent.call.answered(facts_of(body, found.members, found.result))
+        assert self._open_call is not None  # noqa: S101  narrows the type: the relay has not ended
+        self._open_call.in_flight.answered(facts_of(body, found.members, found.result))
         return body if session is None else round_trips.final_response(self._exchange, found)
 
 

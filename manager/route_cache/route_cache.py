@@ -1,8 +1,8 @@
 """Caches how a `tools/call` was routed, and checks that a cached route is still valid.
 
 The second call with the same head that the direct relay answers leaves a cached route. Later calls are
-compared with the route (`cached_route.py`) and sent (`cached_call.py`). A call that does not match is parsed;
-one whose response does not match falls back to the direct relay. Both paths write the same bytes.
+compared with the route (`cached_route.py`) and sent (`cached_calls.py`). A call that does not match is
+parsed; one whose response does not match falls back to the direct relay. Both paths write the same bytes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lm_tools_bridge.protocol.inbound import Inbound, classify
 from lm_tools_bridge.protocol.jsonrpc import Request
 from manager.answers import trace_context
 from manager.answers.client_record import client_record
-from manager.answers.dispatch import SentCall
-from manager.answers.exchange import Exchange, Located
+from manager.answers.exchange import Exchange
 from manager.answers.new_exchange import claims_of, exchange_of
+from manager.answers.prepared_call import PreparedCall
 from manager.answers.upstream_request import upstream_request
 from manager.answers.workspace_lookup import cached_folders, look_up_cached
 from manager.call_observer import CallOrigin
@@ -46,15 +46,12 @@ LONGEST_LINE: Final = 512
 """Longest request line that is remembered, in bytes."""
 
 
-class Host(Protocol):
+class Endpoint(Protocol):
     """The endpoint that answers parsed requests."""
 
-    is_draining: bool
     open_requests: OpenRequests
 
-    def relay_directly(
-        self, http_request: HttpRequest, exchange: Exchange, sent: SentCall, patience_s: float
-    ) -> DirectRelay:
+    def relay_directly(self, http_request: HttpRequest, call: PreparedCall, patience_s: float) -> DirectRelay:
         """Relay the response to a call that was sent; after `patience_s` seconds, in a task."""
 
 
@@ -65,11 +62,12 @@ class RouteCache:
         groups: route groups by request metadata and session profile (None for stateless clients).
         longest: largest body in bytes that admission allows.
         date: the `Date` line of responses.
+        open_requests: the requests that are not answered yet.
     """
 
     def __init__(
         self,
-        host: Host,
+        endpoint: Endpoint,
         *,
         workspaces: Workspaces,
         sessions: SessionTable,
@@ -84,7 +82,8 @@ class RouteCache:
         self._cached_count = 0
         self._recent: dict[bytes, BoundRoute] = {}  # the route of the last call, by request line
         self._admission = forwarder.admission
-        self._host = host
+        self._endpoint = endpoint
+        self.open_requests = endpoint.open_requests
         self._workspaces = workspaces
         self._sessions = sessions
         self._clients = clients
@@ -94,14 +93,15 @@ class RouteCache:
 
     # -- a call --------------------------------------------------------------------------------------------
 
-    def lookup(
-        self, metadata: RequestMetadata, identity: str | None
-    ) -> tuple[Session | None, RouteGroup | None]:
+    def find(
+        self, metadata: RequestMetadata, session: str | None
+    ) -> tuple[Session | None, RouteGroup] | None:
         """The session with this id, and its route group for calls with this metadata; None if unknown."""
-        if identity is None:
-            return None, self.groups.get((metadata, None))
-        session = self._sessions.peek(identity)
-        return session, None if session is None else self.groups.get((metadata, SessionProfile.of(session)))
+        named = None if session is None else self._sessions.peek(session)
+        if session is not None and named is None:
+            return None
+        group = self.groups.get((metadata, None if named is None else SessionProfile.of(named)))
+        return None if group is None else (named, group)
 
     def bound_route(self, last: BoundRoute, identity: bytes) -> BoundRoute | None:
         """The last call's route bound to the session of a request; None if its profile is different.
@@ -134,8 +134,6 @@ class RouteCache:
 
         The session, its profile and the server must be the same, and admission must have room.
         """
-        if self._host.is_draining:
-            return False
         workspace, profile = route.located.workspace, route.profile
         if session is not None and (
             profile is None
@@ -155,7 +153,6 @@ class RouteCache:
         self, route: CachedRoute, values: PatternValues, session: str | None, now: float, made_trace: int
     ) -> ForwardedCall:
         """Count and record a call of this route, with these values and trace, that begins at time `now`."""
-        self._host.open_requests.begin()
         origin = None
         if route.label is not None:
             trace, sent = route.trace, len(values[1])
@@ -169,28 +166,24 @@ class RouteCache:
             self._clients.record(route.client, route.record(now))
         return call
 
-    def end(self, call: ForwardedCall, answered_at: float) -> None:
-        """End a call whose answer was written at monotonic time `answered_at`."""
-        call.end("ok", answered_at)
-        self._host.open_requests.end()
-
     def fall_back(
         self, http_request: HttpRequest, bound: BoundRoute, call: ForwardedCall, patience_s: float
-    ) -> DirectRelay:
+    ) -> None:
         """Parse a call that was sent, and let the direct relay continue it."""
         route = bound.route
         exchange = _exchange(route.metadata, http_request.body, bound.session, self._profiles)
         assert exchange is not None  # noqa: S101  the body matched a pattern, so it is valid
         exchange.recorded_as = route.client
         exchange.decided(route.located)
-        relay = self._host.relay_directly(http_request, exchange, SentCall(route.located, call), patience_s)
-        self._host.open_requests.end()
-        return relay
+        prepared = PreparedCall(self._forwarder, exchange, route.located, sent=call)
+        self.open_requests.end(bound.session, call.identity)
+        self._endpoint.relay_directly(http_request, prepared, patience_s)
 
     # -- routes --------------------------------------------------------------------------------------------
 
-    def add(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
+    def offer(self, http_request: HttpRequest, call: PreparedCall) -> None:
         """Cache the route of a call whose response is about to be written, unless a valid one is cached."""
+        exchange = call.exchange
         if not exchange.is_tool_call or not http_request.is_repeatable:
             return
         session = exchange.session
@@ -200,7 +193,7 @@ class RouteCache:
             return
         if not group.is_worth_caching():
             return
-        route = self._route(http_request.metadata, exchange, sent)
+        route = self._route(http_request.metadata, call)
         if route is not None:
             if self._cached_count >= MAX_ROUTES:
                 self._clear()
@@ -223,23 +216,24 @@ class RouteCache:
         self._recent.clear()
         self._cached_count = 0
 
-    def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: SentCall) -> CachedRoute | None:
-        session, workspace = exchange.session, sent.located.workspace
+    def _route(self, metadata: RequestMetadata, call: PreparedCall) -> CachedRoute | None:
+        exchange = call.exchange
+        session, workspace = exchange.session, call.located.workspace
         if session is not None and claims_of(metadata, session) != exchange.claims:
             return None  # the session chose another workspace after the call arrived
         located = look_up_cached(self._workspaces, exchange.claims)
         if located is None or located.workspace is not workspace:
             return None  # likewise, for a cached call, which was parsed only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=located.is_pure)
-        patterns = _patterns(metadata, exchange, sent.located, self._profiles)
+        patterns = _patterns(metadata, call, self._profiles)
         folders = cached_folders(self._workspaces, exchange.claims)
         if instance is None or patterns is None or folders is None:
             return None
-        request = upstream_request(exchange)
+        request = call.outgoing
         return CachedRoute(
             metadata,
             exchange,
-            sent.located,
+            call.located,
             instance,
             patterns=patterns,
             upstream=self._forwarder.head(instance, request),
@@ -251,13 +245,14 @@ class RouteCache:
 
 
 def _patterns(
-    metadata: RequestMetadata, exchange: Exchange, located: Located, profiles: ClientProfiles
+    metadata: RequestMetadata, call: PreparedCall, profiles: ClientProfiles
 ) -> tuple[Pattern, Pattern | None] | None:
     """The patterns of the client's bodies and of the server's; the latter is None if both are the same.
 
     Returns:
         None if a probe with other id and arguments would be routed or rewritten in another way.
     """
+    exchange = call.exchange
     derived = derive_pattern(exchange.message.body)
     if derived is None:
         return None
@@ -265,8 +260,8 @@ def _patterns(
     other = _exchange(metadata, probe, exchange.session, profiles)
     if other is None or other.claims != exchange.claims:
         return None
-    other.decided(located)
-    sent, other_sent = upstream_request(exchange), upstream_request(other)
+    other.decided(call.located)
+    sent, other_sent = call.outgoing, upstream_request(other)
     if _without_body(sent) != _without_body(other_sent):
         return None
     if sent.body == exchange.message.body and other_sent.body == probe:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
-from scripts.benchmarks.environment.own_manager import POST_HEADERS, bound_session, manager
+from scripts.benchmarks.environment.own_manager import POST_HEADERS, bound_session, manager_of
 
 PROGRAMS = ("manager", "workspace_server")
 WARMING, TRACED = 3, 4
@@ -83,7 +83,7 @@ def _calls(folder: Path, project: Path, tool: str) -> Iterator[tuple[float, floa
     python.chmod(0o700)
     command = (str(python), "-I", "-m", "manager", "serve")
     processors = frozenset(os.sched_getaffinity(0))
-    with manager(folder, processors, command=command, fork_servers=False) as running:
+    with manager_of(command, folder, processors, {"fork_servers": False}) as running:
         fields = POST_HEADERS | {headers.VERSION: REVISION, headers.SESSION: bound_session(running, project)}
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", running.port)) as connection:
             for number in range(WARMING + TRACED):

@@ -50,16 +50,22 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def manager(
-    folder: Path, on: frozenset[int], *, command: Sequence[str] = COMMAND, **settings: object
-) -> Iterator[Manager]:
+def manager(folder: Path, on: frozenset[int], **settings: object) -> Iterator[Manager]:
     """Run a manager on these processors until the block ends.
 
     Args:
-        command: the program and its arguments.
         settings: settings of the manager. Pass `fork_servers=False` if no workspace server of ours is called;
             otherwise the fork server is measured, too.
     """
+    with manager_of(COMMAND, folder, on, settings) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def manager_of(
+    command: Sequence[str], folder: Path, on: frozenset[int], settings: Mapping[str, object]
+) -> Iterator[Manager]:
+    """As `manager`, by this command."""
     folder.mkdir(parents=True, exist_ok=True)
     environ = environment(folder) | {f"LMTB_{name.upper()}": str(value) for name, value in settings.items()}
     control = Control(Paths.of_user(environ).control_socket)

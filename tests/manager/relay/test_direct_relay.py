@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 
 from lm_tools_bridge.protocol import names
-from manager.answers.dispatch import Dispatch
-from manager.answers.exchange import Exchange
+from manager.answers.prepared_call import PreparedCall
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer, Client
@@ -52,15 +51,15 @@ def same(answer: Answer) -> tuple[int, dict[str, str], Any]:
 def sent_directly(monkeypatch: pytest.MonkeyPatch, *, is_enabled: bool = True) -> list[str]:
     """Collect the methods that are sent without a task from now on; not `is_enabled`: prevent that."""
     sent: list[str] = []
-    original = Dispatch.forward_now
+    original = PreparedCall.send_now
 
-    def forward_now(self: Dispatch, exchange: Exchange) -> Any:
-        found = original(self, exchange) if is_enabled else None
-        if found is not None:
-            sent.append(exchange.message.method)
-        return found
+    def send_now(self: PreparedCall) -> bool:
+        is_sent = is_enabled and original(self)
+        if is_sent:
+            sent.append(self.exchange.message.method)
+        return is_sent
 
-    monkeypatch.setattr(Dispatch, "forward_now", forward_now)
+    monkeypatch.setattr(PreparedCall, "send_now", send_now)
     return sent
 
 

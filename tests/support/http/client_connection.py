@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol.call_pattern import PatternValues
 from manager.forwarding.forwarded_call import ForwardedCall
+from manager.route_cache.cached_calls import CachedCalls
 from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.state.session_table import Session
@@ -49,7 +50,7 @@ class Known(list[CachedRoute]):
 def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
     """The calls that are known again meanwhile; not `ever`: all calls are read."""
     known = Known()
-    begin, end, is_valid = RouteCache.begin, RouteCache.end, RouteCache.is_valid
+    begin, take, is_valid = RouteCache.begin, CachedCalls.take, RouteCache.is_valid
 
     def begun(
         self: RouteCache,
@@ -62,9 +63,10 @@ def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
         known.append(route)
         return begin(self, route, values, session, now, made_trace)
 
-    def ended(self: RouteCache, call: ForwardedCall, answered_at: float) -> None:
-        known.answered += 1
-        end(self, call, answered_at)
+    def taken(self: CachedCalls, data: bytes) -> bool:
+        is_answered = take(self, data)
+        known.answered += is_answered
+        return is_answered
 
     def asked(self: RouteCache, route: CachedRoute, session: Session | None, now: float) -> bool:
         known.session, known.path = session, self
@@ -72,7 +74,7 @@ def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RouteCache, "begin", begun)
-        patch.setattr(RouteCache, "end", ended)
+        patch.setattr(CachedCalls, "take", taken)
         patch.setattr(RouteCache, "is_valid", asked)
         yield known
 

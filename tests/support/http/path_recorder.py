@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol.call_pattern import PatternValues
-from manager.answers.dispatch import SentCall
-from manager.answers.exchange import AnyReply, Exchange
+from manager.answers.exchange import AnyReply
+from manager.answers.prepared_call import PreparedCall
 from manager.endpoints.mcp import McpRoutes
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.request import HttpRequest
 from manager.relay.direct_relay import DirectRelay
 from manager.relay.writer import Writer
+from manager.route_cache.cached_calls import CachedCalls
 from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.supervision.server.instance import Instance
@@ -45,7 +46,7 @@ class PathRecorder:
     @contextlib.contextmanager
     def recording(self) -> Iterator[PathRecorder]:
         """Record while the block lasts."""
-        begin, end, credentials = RouteCache.begin, RouteCache.end, Instance.credentials
+        begin, take, credentials = RouteCache.begin, CachedCalls.take, Instance.credentials
         relay_directly, answer = McpRoutes.relay_directly, Writer.answer
 
         def cached(
@@ -59,19 +60,17 @@ class PathRecorder:
             self.steps.append("cached")
             return begin(cache, route, values, session, now, made_trace)
 
-        def written(cache: RouteCache, call: ForwardedCall, answered_at: float) -> None:
-            self.steps.append("written")
-            end(cache, call, answered_at)
+        def written(calls: CachedCalls, data: bytes) -> bool:
+            is_written = take(calls, data)
+            if is_written:
+                self.steps.append("written")
+            return is_written
 
         def direct(
-            routes: McpRoutes,
-            http_request: HttpRequest,
-            exchange: Exchange,
-            sent: SentCall,
-            patience_s: float,
+            routes: McpRoutes, http_request: HttpRequest, call: PreparedCall, patience_s: float
         ) -> DirectRelay:
             self.steps.append("direct")
-            return relay_directly(routes, http_request, exchange, sent, patience_s)
+            return relay_directly(routes, http_request, call, patience_s)
 
         async def in_task(writer: Writer, making: Coroutine[Any, Any, AnyReply]) -> None:
             self.steps.append("task")
@@ -84,7 +83,7 @@ class PathRecorder:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RouteCache, "begin", cached)
-            patch.setattr(RouteCache, "end", written)
+            patch.setattr(CachedCalls, "take", written)
             patch.setattr(McpRoutes, "relay_directly", direct)
             patch.setattr(Writer, "answer", in_task)
             patch.setattr(Instance, "credentials", credentials_of)

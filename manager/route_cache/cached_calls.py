@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
 
-from lm_tools_bridge.http_server.deadline import Deadline
 from lm_tools_bridge.protocol.call_pattern import PatternValues
 from manager.answers.trace_context import made_number
 from manager.forwarding.answer_facts import has_tool_error
 from manager.forwarding.forwarded_call import ForwardedCall
-from manager.http.request import HttpRequest
 from manager.relay import direct_relay
+from manager.relay.fast_path import ClientConnection
 from manager.route_cache.bound_route import BoundRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.route_cache.route_group import RouteGroup
-from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
@@ -28,24 +25,16 @@ from manager.upstream.response import UpstreamResponse
 _monotonic = time.monotonic
 
 
-class ClientConnection(Protocol):
-    """The client's connection.
+class CachedPath(RouteCache):
+    """The fast path of calls: the cached routes, and the calls of each connection (`fast_path.FastPath`)."""
 
-    Attributes:
-        deadline: the timer of the connection, which this module sets while a call waits for its response.
-    """
-
-    deadline: Deadline
-
-    def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
-        """Make the request object for a call that continues without the route cache."""
-
-    def cached_call_answered(self, now: float) -> None:
-        """Prepare for the next request, after an answer was written at monotonic time `now`."""
+    def connect(self, client: ClientConnection, transport: asyncio.Transport) -> CachedCalls:
+        """The cached calls of a client connection."""
+        return CachedCalls(client, transport, self)
 
 
-class CachedCall:
-    """Sends the cached calls of one client connection, at most one at a time.
+class CachedCalls:
+    """The cached calls of one client connection, at most one at a time (`fast_path.FastCalls`).
 
     Attributes:
         is_under_way: whether a call was sent and is not answered yet.
@@ -82,14 +71,7 @@ class CachedCall:
     # -- requests ------------------------------------------------------------------------------------------
 
     def send_similar(self, data: bytes) -> bool:
-        """Send an unparsed request that is similar to an earlier one, of this connection or request client.
-
-        Args:
-            data: the bytes that were received, from the beginning of the request.
-
-        Returns:
-            Whether the request was sent; if not, it has to be parsed.
-        """
+        """Send an unparsed request like an earlier one of this connection, or with its request line."""
         last = self._last
         self._begun_at = _monotonic()
         if last is None:
@@ -124,13 +106,10 @@ class CachedCall:
         self._cache.remember(bound, head)
 
     def send_parsed(
-        self, group: RouteGroup, session: Session | None, head: bytes, body: bytes, trace: int = 0
+        self, match: tuple[Session | None, RouteGroup], head: bytes, body: bytes, trace: int
     ) -> bool:
-        """Send a request whose head was parsed by a route of this group; False if no route can be used.
-
-        Args:
-            trace: the number of the trace context that it brings along; 0 for none.
-        """
+        """Send a request whose head was parsed by a route of its group; False if no route can be used."""
+        session, group = match
         self._begun_at = _monotonic()
         for route in group.routes:
             values = route.match(body)
@@ -146,16 +125,14 @@ class CachedCall:
     def _send(self, bound: BoundRoute, body: bytes, values: PatternValues, trace: int = 0) -> bool:
         now, cache = self._begun_at, self._cache
         route, session = bound.route, bound.session
-        if not cache.is_valid(route, session, now):
-            return False
         identity = values[0]  # plain JSON text, so it equals its `id_key`
-        if session is not None and identity in session.in_flight:
+        if not (cache.is_valid(route, session, now) and cache.open_requests.may_begin(session, identity)):
             return False
         connection = route.instance.pool.take_now(now)
         if connection is None:
             return False
+        cache.open_requests.begin(session, identity, self.cancel)
         if session is not None:
-            session.in_flight.add(identity, self.cancel)
             route.mark(session)
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
@@ -179,15 +156,14 @@ class CachedCall:
             return False
         self._upstream.release(now)
         self.is_under_way = False
-        if session is not None:
-            session.in_flight.remove(self._identity)
+        cache.open_requests.end(session, self._identity)
         self._transport.write(answer)
-        self._connection.cached_call_answered(now)
+        self._connection.fast_call_answered(now)
         call = self._call
         call.received, call.took = len(data) - bound.route.body_start, bound.route.took
         if has_tool_error(data):
             call.answer_outcome = "error"
-        cache.end(call, now)
+        call.end("ok", now)
         return True
 
     def respond(self) -> UpstreamResponse:
@@ -201,10 +177,8 @@ class CachedCall:
             bound.route.metadata, None if session is None else session.id, self._body
         )
         patience_s = direct_relay.PATIENCE_S if self._has_patience else 0.0
-        relay = self._cache.fall_back(http_request, bound, call, patience_s)
+        self._cache.fall_back(http_request, bound, call, patience_s)
         self._has_patience = True
-        if session is not None:
-            session.in_flight.add(self._identity, relay.cancel)
         return response
 
     def fall_back(self) -> None:

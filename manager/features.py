@@ -7,6 +7,7 @@ when that is needed. It has:
     VERBS             the verbs that the feature adds to `lmtb`, as `Verb`
     make_part(start)  what it adds to the daemon, as `DaemonPart`
     run_quickly()     runs its `quick_verb`, and returns if click has to run it
+    find_host(address)  the host of a project as `ReachedHost`, and the folder there, if it `reaches_hosts`
 
 Without the folder and the line, the feature is gone. One that uses another asks `has_feature` first.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from lm_tools_bridge.recorder.recorder import Recorder
@@ -42,12 +43,14 @@ class Feature:
         verbs: its verbs of `lmtb`.
         is_in_daemon: whether it adds something to the daemon.
         quick_verb: the words of a command line that it runs without click, which is slow to load.
+        reaches_hosts: whether it runs verbs on the hosts of projects that are not on this machine.
     """
 
     name: str
     verbs: tuple[str, ...] = ()
     is_in_daemon: bool = False
     quick_verb: str = ""
+    reaches_hosts: bool = False
 
     def load(self) -> Any:
         """Its entry module."""
@@ -62,7 +65,9 @@ FEATURES: Final = (
     Feature("demo", verbs=("demo",)),
     Feature("doctor", verbs=("doctor",)),
     Feature("page", verbs=("ui",), is_in_daemon=True),
-    Feature("remote_hosts", verbs=("remote",), is_in_daemon=True, quick_verb="remote serve"),
+    Feature(
+        "remote_hosts", verbs=("remote",), is_in_daemon=True, quick_verb="remote serve", reaches_hosts=True
+    ),
     Feature("team", verbs=("team",), is_in_daemon=True),
     Feature("tokens", verbs=("token",), is_in_daemon=True),
     Feature("top", verbs=("top",)),
@@ -113,6 +118,17 @@ def run_quickly(words: str) -> None:
     for feature in FEATURES:
         if words and feature.quick_verb == words:
             feature.load().run_quickly()
+
+
+class ReachedHost(Protocol):
+    """A host on which a feature runs verbs."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+
+    def run(self, words: Sequence[str]) -> int:
+        """Run a verb of this program there, at this terminal; its exit code."""
 
 
 # -- the daemon -------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
-from lm_tools_bridge.remote_hosts.cli.far_tools import change_tool
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
 from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
@@ -22,7 +21,9 @@ from lm_tools_bridge.text.operand import operand
 from lm_tools_bridge.text.printable import printable
 from manager.cli import workspace_command
 from manager.cli.output.manager_access import explained, user_paths
+from manager.cli.workspace.remote_project import change_tool
 from manager.client import Control
+from manager.features import has_feature
 from manager.status_reading.responses import objects
 
 _COLUMNS: Final = (
@@ -96,6 +97,8 @@ def _show(rows: list[dict[str, Any]], *, asks: bool) -> None:
 
 def _say_elsewhere() -> None:
     """Name the hosts whose managers are too old to tell which calls wait there."""
+    if not has_feature("remote_hosts"):
+        return
     with explained():
         lines = objects(Control(user_paths().control_socket).post("/lines", {}), "lines")
     deaf = [one for one in lines if one.get("state") == "connected" and not one.get("tellsApprovals")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from manager.features import DaemonPart, DaemonStart, Verb
+from manager.features import DaemonPart, DaemonStart, ReachedHost, Verb
 
 VERBS: Final = (
     Verb(
@@ -17,6 +17,13 @@ VERBS: Final = (
         for_anyone=("remote list", "remote serve", "remote status"),
     ),
 )
+
+
+def find_host(address: str) -> tuple[ReachedHost, str]:
+    """The host that an address names, and the folder there."""
+    from lm_tools_bridge.remote_hosts.cli.hosts import find_host
+
+    return find_host(address)
 
 
 def make_part(_: DaemonStart) -> DaemonPart:

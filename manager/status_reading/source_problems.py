@@ -83,6 +83,13 @@ def source_step(source: Mapping[str, Any], root: str) -> str:
     return f"details with: lmtb servers {here}; {step}"
 
 
+def is_login_here(root: str) -> bool:
+    """Whether logins of a project at `root` are kept on this machine: they are on the project's own host."""
+    from manager.routing.workspace.remote_address import split_root  # noqa: PLC0415  see below
+
+    return split_root(root) is None
+
+
 def _login_step(source: str, root: str) -> str:
     """How to sign in: on the project's own host, which keeps the login."""
     # loaded here: `lmtb status` is quick because it loads so little

@@ -12,10 +12,9 @@ from manager.admin.control.project_command import CHANGES
 from manager.admin.control.services import Services
 from manager.admin.control.tool_changes import NotChanged, ToolChanges
 from manager.disk.folder import CwdProblem
-from manager.routing.workspace.remote_address import may_be_remote
 from manager.startup.replacement import Unusable
 from manager.status_reading.responses import json_object, objects
-from manager.status_reading.source_problems import source_step
+from manager.status_reading.source_problems import is_login_here, source_step
 from manager.status_reading.tool_rows import EFFECTS, LISTED, VISIBILITIES
 from manager.waiting_calls import WaitingCalls
 
@@ -67,7 +66,7 @@ async def _sign_in(means: Means, members: Mapping[str, str]) -> ActionResult:
     kind, _, namespace = (source or "").partition(":")
     if root is None or kind != "remote" or not namespace or not await _is_root(means.services, root):
         return ActionResult(False, "The request names no project or no remote server: reload the page.")
-    if may_be_remote(root):
+    if not is_login_here(root):
         step = source_step({"id": source, "state": "auth_required"}, root)
         return ActionResult(False, f"You cannot sign in to {namespace} here: {step}.")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_tools_bridge.page.drawing.html import Action
-from manager.routing.workspace.remote_address import may_be_remote
+from manager.status_reading.source_problems import is_login_here
 
 
 def source_action(source: Mapping[str, Any], root: str) -> Action:
@@ -16,6 +16,6 @@ def source_action(source: Mapping[str, Any], root: str) -> Action:
     """
     name = str(source.get("id"))
     members = (("root", root), ("source", name))
-    if source.get("state") == "auth_required" and name.startswith("remote:") and not may_be_remote(root):
+    if source.get("state") == "auth_required" and name.startswith("remote:") and is_login_here(root):
         return Action("sign-in", "Sign in", members, name)
     return Action("retry-source", "Retry", members, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from lm_tools_bridge.remote_hosts.address import InvalidAddress, parse_address
@@ -39,7 +40,20 @@ def host_named(name: str) -> KnownHost:
     return one
 
 
-def place_of(text: str) -> tuple[KnownHost, str]:
+@dataclass(frozen=True, slots=True)
+class TerminalHost:
+    """A host on which verbs run at this terminal: a `features.ReachedHost`."""
+
+    name: str
+    entry: KnownHost
+
+    def run(self, words: Sequence[str]) -> int:
+        """Run a verb of this program there; its exit code."""
+        command = interactive(self.entry.host, [*self.entry.command, *words], login_of(self.entry))
+        return subprocess.run(command, check=False).returncode
+
+
+def find_host(text: str) -> tuple[TerminalHost, str]:
     """The host and the folder there that an address means."""
     hosts = user_hosts()
     address = parse_address(text, {name: one.host for name, one in hosts.items()})
@@ -51,7 +65,7 @@ def place_of(text: str) -> tuple[KnownHost, str]:
         raise Failure(
             f"the host {address.host} is not added", f"add it: lmtb remote add NAME {address.host}/"
         )
-    return one, address.path
+    return TerminalHost(one.name, one), address.path
 
 
 def login_of(one: KnownHost) -> str | None:
@@ -67,9 +81,3 @@ def log_out(one: KnownHost) -> None:
     if command is not None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it ends by itself within hours
             subprocess.run(command, check=False, capture_output=True, timeout=LOGOUT_S)
-
-
-def run_there(one: KnownHost, words: Sequence[str]) -> int:
-    """Run a verb of this program on a host, at this terminal; its exit code."""
-    command = interactive(one.host, [*one.command, *words], login_of(one))
-    return subprocess.run(command, check=False).returncode

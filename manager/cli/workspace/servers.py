@@ -11,7 +11,6 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.protocol.internal.source_states import DOWN
-from lm_tools_bridge.remote_hosts.cli.far_tools import is_elsewhere
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.operand import operand
@@ -21,6 +20,7 @@ from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.cli.workspace.remote_project import find_host, is_remote
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import shell_hint
 
@@ -80,7 +80,7 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 @click.pass_obj
 def login(cwd: Path | None, /, namespace: str, no_browser: bool, **_: bool) -> None:
     """Sign in to a remote server that uses OAuth, in your browser."""
-    if cwd is not None and is_elsewhere(cwd):
+    if cwd is not None and is_remote(cwd):
         raise _signed_in_there(cwd, namespace)
     options = ("--no-browser",) if no_browser else ()
     workspace_command.run("login", *options, "--", workspace_command.root_of(cwd), namespace)
@@ -88,9 +88,7 @@ def login(cwd: Path | None, /, namespace: str, no_browser: bool, **_: bool) -> N
 
 def _signed_in_there(place: Path, namespace: str) -> Failure:
     """Logins are kept on the host of the project."""
-    from lm_tools_bridge.remote_hosts.cli.hosts import place_of  # most users have no other host
-
-    host, folder = place_of(str(place))
+    host, folder = find_host(place)
     command = f"lmtb servers login --cwd {shlex.quote(folder)} {operand(namespace)}"
     text = f"the login is kept on {host.name}, so it is made at a terminal there"
     return Failure(text, f"run there: {command}", reason="sign_in_there")

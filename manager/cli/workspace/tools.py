@@ -12,12 +12,6 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.remote_hosts.cli.far_tools import (
-    change_tool,
-    change_visibility,
-    is_elsewhere,
-    print_change,
-)
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.near_names import near
@@ -27,6 +21,7 @@ from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask, ask_about, current_folder
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.cli.workspace.remote_project import change_tool, change_visibility, is_remote, print_change
 from manager.routing.client_profiles import PROFILES
 from manager.status_reading.own_servers import clients_starting
 from manager.status_reading.responses import TRUST_PENDING, first_sentence, issue_text, objects
@@ -128,7 +123,7 @@ def _changing_verb(verb: str, about: str, *, of_workspace: bool) -> None:
     @json_option
     @click.pass_obj
     def change(cwd: Path | None, /, name: str, force: bool, **_: bool) -> None:
-        if cwd is not None and is_elsewhere(cwd):
+        if cwd is not None and is_remote(cwd):
             _refuse_unknown(name, cwd, force=force)
             print_change(name, verb, change_tool(cwd, name, verb))
             return
@@ -171,7 +166,7 @@ def visibility(
         _refuse_unknown(name, cwd, force=force)
     elif not force:
         name = _source_of(name, cwd)
-    if cwd is not None and is_elsewhere(cwd):
+    if cwd is not None and is_remote(cwd):
         print_change(name, visibility, change_visibility(cwd, name, visibility, of_source=of_source))
         return
     root = workspace_command.root_of(cwd)

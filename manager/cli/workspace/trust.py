@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from click.shell_completion import CompletionItem
 from lm_tools_bridge.terminal.command_line import json_option, say
 from manager.cli.completion import suggestions
 from manager.cli.output.source_warming import warm_sources
+from manager.cli.workspace.remote_project import is_remote, run_there
 from manager.cli.workspace_command import root_of, run, run_and_wait
-from manager.routing.workspace.remote_address import may_be_remote
 
 _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 
@@ -55,8 +54,8 @@ def trust(
     if list_all:
         run("trust", "--list", *flags)
     words = () if path is None else (path, *names)
-    if path is not None and may_be_remote(path):
-        sys.exit(_run_there("trust", path, [*flags, *(["--json"] if as_json else [])], names))
+    if path is not None and is_remote(path):  # trust there is a decision of its own, by the program there
+        run_there(path, ["trust", *flags, *(["--json"] if as_json else [])], names)
     has_path = path is not None and _is_path(path)
     root, items = root_of(Path(words[0]) if has_path else None), words[1:] if has_path else words
     if diff or (as_json and not yes):
@@ -66,14 +65,6 @@ def trust(
         with suppress(KeyboardInterrupt):
             warm_sources(Path(root), _silent if as_json else say)
     sys.exit(status)
-
-
-def _run_there(verb: str, address: str, flags: Sequence[str], names: Sequence[str] = ()) -> int:
-    """Let the program on the other host ask at this terminal: its trust is a decision of its own."""
-    from lm_tools_bridge.remote_hosts.cli.hosts import place_of, run_there  # most users have no other host
-
-    host, folder = place_of(address)
-    return run_there(host, [verb, *flags, "--", folder, *names])
 
 
 def _is_path(word: str) -> bool:
@@ -90,6 +81,6 @@ def _silent(line: str) -> None:
 @json_option
 def untrust(path: Path | None, as_json: bool) -> None:
     """Revoke trust: nothing that this project brings along runs any more."""
-    if path is not None and may_be_remote(str(path)):
-        sys.exit(_run_there("untrust", str(path), ["--json"] if as_json else []))
+    if path is not None and is_remote(path):
+        run_there(path, ["untrust", *(["--json"] if as_json else [])])
     run("untrust", root_of(path))

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from lm_tools_bridge.remote_hosts.cli import hosts
 from manager import exit_codes
 from manager.cli import workspace_command
 from manager.configuration.paths import Paths
@@ -99,28 +98,6 @@ def test_programs_are_looked_up_where_the_managers_servers_find_them(
     (command,) = executed
     assert (["--path", odd] == command[10:12]) is knows
     assert ("--path" in command) is knows
-
-
-def test_names_that_look_like_options_are_names_on_another_host_too(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[list[str]] = []
-    monkeypatch.setattr(hosts, "place_of", lambda _: (None, "/srv/p"))
-    monkeypatch.setattr(hosts, "run_there", lambda _, words: told.append(words))
-    run("trust", "--yes", "--json", "--", "ssh://box/srv/p", "--diff")
-    assert told == [["trust", "--yes", "--json", "--", "/srv/p", "--diff"]]
-
-
-def test_trust_on_another_host_is_revoked_there(
-    run: Any, monkeypatch: pytest.MonkeyPatch, executed: list[list[str]]
-) -> None:
-    told: list[list[str]] = []
-    monkeypatch.setattr(hosts, "run_there", lambda one, words: told.append([one.name, *words]))
-    run("remote", "add", "box", "ssh://box/")
-    run("untrust", "ssh://box/srv/p")
-    run("untrust", "box:/srv/p", "--json")
-    assert told == [["box", "untrust", "--", "/srv/p"], ["box", "untrust", "--json", "--", "/srv/p"]]
-    assert executed == []
 
 
 @pytest.mark.parametrize("answer", [{"ok": True}, {"ok": True, "path": 7}, {"path": "a\0b"}, b"nonsense"])

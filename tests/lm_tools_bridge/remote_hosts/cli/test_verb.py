@@ -13,6 +13,7 @@ import pytest
 from lm_tools_bridge.machine.files.private_files import make_private
 from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.cli import installing, serving
+from lm_tools_bridge.remote_hosts.cli.hosts import TerminalHost
 from lm_tools_bridge.remote_hosts.known_hosts import login_socket
 from manager.configuration.paths import Paths
 
@@ -118,3 +119,38 @@ def test_wheels_are_compared_with_what_is_there(tmp_path: Path, tool: str | None
     expected = [7, installing._OTHER_DIGEST] if tool else [installing._NO_DIGEST] * 2
     assert codes == expected
     assert {one.name for one in tmp_path.iterdir()} == {"bin"}
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The hosts on which verbs ran, with their words."""
+    verbs: list[list[str]] = []
+
+    def run(host: TerminalHost, words: list[str]) -> int:
+        verbs.append([host.name, *words])
+        return 3
+
+    monkeypatch.setattr(TerminalHost, "run", run)
+    return verbs
+
+
+def test_names_that_look_like_options_are_names_on_another_host_too(run: Any, there: list[list[str]]) -> None:
+    run("remote", "add", "box", "ssh://box/")
+    assert run("trust", "--yes", "--json", "--", "ssh://box/srv/p", "--diff").exit_code == 3
+    assert there == [["box", "trust", "--yes", "--json", "--", "/srv/p", "--diff"]]
+
+
+def test_trust_on_another_host_is_revoked_there(run: Any, there: list[list[str]]) -> None:
+    run("remote", "add", "box", "ssh://box/")
+    run("untrust", "ssh://box/srv/p")
+    run("untrust", "box:/srv/p", "--json")
+    assert there == [["box", "untrust", "--", "/srv/p"], ["box", "untrust", "--json", "--", "/srv/p"]]
+
+
+@pytest.mark.parametrize(("name", "word"), [("mail", "mail"), ("-x", "-- -x")])
+def test_one_signs_in_on_the_host_of_a_project(run: Any, control: Any, name: str, word: str) -> None:
+    control.say("POST /lines", {"ok": True, "lines": []})
+    run("remote", "add", "build", "ssh://build/")
+    refused = run("servers", "login", "--cwd", "build:/srv/my app", "--", name)
+    assert refused.exit_code != 0
+    assert f"run there: lmtb servers login --cwd '/srv/my app' {word}" in refused.stderr

@@ -105,12 +105,3 @@ def test_signing_in_is_handed_on_with_the_workspace(
     control.say("POST /resolve", {"ok": True, "match": {"workspaceFolders": ["/srv/p"]}})
     run("servers", "login", "gh", "--cwd", "/")
     assert found[0][-4:] == ["login", "--", "/srv/p", "gh"]
-
-
-@pytest.mark.parametrize(("name", "word"), [("mail", "mail"), ("-x", "-- -x")])
-def test_one_signs_in_on_the_host_of_a_project(run: Any, control: Any, name: str, word: str) -> None:
-    control.say("POST /lines", {"ok": True, "lines": []})
-    run("remote", "add", "build", "ssh://build/")
-    refused = run("servers", "login", "--cwd", "build:/srv/my app", "--", name)
-    assert refused.exit_code != 0
-    assert f"run there: lmtb servers login --cwd '/srv/my app' {word}" in refused.stderr

@@ -1,15 +1,20 @@
-"""Changes what tools of projects on other hosts may do: through this manager, which asks the one there."""
+"""Does what verbs do about a project on another host: its host has its settings, its trust and its logins.
+
+Tools are changed through this manager, which asks the one there. The feature that reaches hosts runs verbs.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from lm_tools_bridge.terminal.command_line import Failure, is_json, print_json, say
 from lm_tools_bridge.text.printable import printable
 from manager.cli.output.manager_access import ask_about
+from manager.features import FEATURES, ReachedHost
 from manager.routing.workspace.remote_address import may_be_remote
 from manager.status_reading.tool_rows import EFFECTS, LISTED
 
@@ -19,9 +24,33 @@ _BECAME = {"not_changed": "was not changed", "change_unknown": "may have been ch
 """Reason of the manager -> what became of the tool or source."""
 
 
-def is_elsewhere(place: Path | None) -> bool:
+def is_remote(place: Path | str | None) -> bool:
     """Whether a folder at the command line is on another host."""
     return place is not None and may_be_remote(str(place))
+
+
+def run_there(place: Path | str, words: Sequence[str], operands: Sequence[str] = ()) -> NoReturn:
+    """Let the program on the host of a project run a verb at this terminal, and exit as it does.
+
+    Args:
+        words: the verb and its options; the project's folder there follows them.
+        operands: what follows the folder.
+    """
+    host, folder = find_host(place)
+    sys.exit(host.run([*words, "--", folder, *operands]))
+
+
+def find_host(place: Path | str) -> tuple[ReachedHost, str]:
+    """The host of a project, and the project's folder there.
+
+    Raises:
+        Failure: the user has not added that host, or this installation reaches none.
+    """
+    feature = next((feature for feature in FEATURES if feature.reaches_hosts), None)
+    if feature is None:
+        raise Failure(f"{place} is on another host, and this installation reaches none", "use a folder here")
+    found: tuple[ReachedHost, str] = feature.load().find_host(str(place))
+    return found
 
 
 def change_tool(place: Path | str, tool: str, change: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from manager.answers.listing.lists import Lists
 from manager.answers.listing.own_servers import OwnServersLookup
 from manager.answers.listing.server_discover import ServerDiscover
 from manager.answers.roots import RootsRequests
+from manager.call_observer import NO_OBSERVER
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings, by_client
 from manager.disk.filesystem import FolderExaminer
@@ -114,6 +115,7 @@ def assemble(
     )
     waiting_calls = next(filter(None, (part.waiting_calls() for part in features.values())), NobodyAnswers())
     recorder = _recorder(settings, paths) if settings.record_calls else None
+    observer = NO_OBSERVER if recorder is None else recorder
     dependencies = Dependencies(
         settings,
         store,
@@ -124,7 +126,7 @@ def assemble(
         fork_server,
         installation,
         waiting_calls,
-        None if recorder is None else recorder.record,
+        observer,
     )
     examiner = FolderExaminer()
     registered_servers = RegisteredServers(dependencies, examiner)
@@ -140,7 +142,7 @@ def assemble(
     session_manager = SessionManager(settings, store, profiles)
     if recorder is not None:
         recorder.start(source_ids(workspaces))
-    forwarder = Forwarder(workspaces, settings, recorder)
+    forwarder = Forwarder(workspaces, settings, observer)
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)

@@ -52,14 +52,13 @@ def choose(batch: Sequence[EndedCall], room: float, unusual: int = UNUSUAL) -> C
     samples: dict[object, int] = {}
     counts: dict[object, int] = {}
     for call in batch[first:]:
-        origin, _, _, ended_at, outcome, _, details, _ = call
-        key: object = id(origin.label)  # by identity: quicker to find than an equal one
-        if outcome != "ok" or details is not None or ended_at - origin.begun >= _SLOW_S:
+        key: object = call.origin.label
+        if call.outcome != "ok" or call.details is not None or call.ended_at - call.origin.begun >= _SLOW_S:
             if left > 0:
                 left -= 1
                 calls.append(call)
                 continue
-            key = (key, outcome)
+            key = (key, call.outcome)
         if key in counts:
             counts[key] += 1
         else:

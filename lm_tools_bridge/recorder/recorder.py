@@ -70,8 +70,8 @@ class Recorder:
         now: monotonic seconds.
 
     Attributes:
-        record: takes an ended call; to be called by the event loop only.
-        contents: the projects whose contents are recorded.
+        observe_call: takes an ended call; to be called by the event loop only.
+        workspaces_with_contents: those whose contents are recorded.
         problem: why nothing can be recorded, None if all is well.
         written, lost: calls since the start that were written or counted in a row of another, and that could
             not be.
@@ -90,8 +90,8 @@ class Recorder:
         self._limits = limits
         self._wall, self._clock = wall, now
         self._waiting: deque[EndedCall] = deque(maxlen=MAX_UNRECORDED_CALLS)
-        self.record: Callable[[EndedCall], None] = self._waiting.append
-        self.contents = ActiveProjects()
+        self.observe_call: Callable[[EndedCall], None] = self._waiting.append
+        self.workspaces_with_contents = ActiveProjects()
         self.problem: str | None = None
         self.written = self.lost = 0
         self.tools = ToolTotals()
@@ -118,7 +118,7 @@ class Recorder:
     def as_json(self) -> dict[str, Any]:
         """What the status shows."""
         told = {"problem": self.problem, "written": self.written, "lost": self.lost}
-        return {**told, "contents": bool(self.contents)}
+        return {**told, "contents": bool(self.workspaces_with_contents)}
 
     def write_now(self, timeout_s: float = WRITE_NOW_S) -> bool:
         """Write the calls that have ended; returns whether that is done after `timeout_s` seconds. Blocks."""
@@ -226,7 +226,7 @@ class Recorder:
         database = self._database
         if database is None:
             return
-        self.contents = self._deadlines.active(read_rules(database), self._wall(), now)
+        self.workspaces_with_contents = self._deadlines.active(read_rules(database), self._wall(), now)
         if now >= self._next_sweep or self._unswept >= SWEEP_CALLS:
             self._next_sweep, self._unswept = now + SWEEP_S, 0
             self._sweep(database)
@@ -254,7 +254,7 @@ class Recorder:
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def _disconnect(self) -> None:
-        self.contents = ActiveProjects()
+        self.workspaces_with_contents = ActiveProjects()
         if self._database is not None:
             self._database.close()
             self._database = None

@@ -127,30 +127,31 @@ def insert(
 
 
 class _Rows:
-    """Makes and inserts the rows of one batch, whose calls must live as long as it does."""
+    """Makes and inserts the rows of one batch."""
 
     def __init__(self, database: sqlite3.Connection, labels: Labels, offset: float) -> None:
         self._database = database
         self._labels = labels
         self._offset = offset
-        self._known: dict[tuple[int, str], int] = {}
-        """Ids of labels by source and the identity of a label, which is quicker to find than an equal one."""
+        self._label_ids: dict[tuple[CallLabel, str], int] = {}
+        """Ids of the batch's labels, by the label and the source that the server names."""
         self._blocks: set[tuple[int, int, int]] = set()
 
     def add(self, calls: Sequence[EndedCall], first: int, more: Mapping[int, int]) -> None:
         """Insert calls, the first of which gets the id `first`. `more` is by id."""
         plain: list[Any] = []
         whole: list[Any] = []
-        known, offset = self._known, self._offset
+        label_ids, offset = self._label_ids, self._offset
         for number, call in enumerate(calls, first):
-            origin, sent_at, answered_at, ended_at, outcome, received, details, told = call
-            source, source_us, approval_us, _ = timing = (told and CallTiming.from_value(told)) or _NO_TIMING
-            begun, label = origin.begun, known.get((id(origin.label), source))
-            took = int((ended_at - begun) * 1e6 + 0.5)
+            origin, sent_at, answered_at = call.origin, call.sent_at, call.answered_at
+            said = call.timing
+            source, source_us, approval_us, _ = timing = (said and CallTiming.from_value(said)) or _NO_TIMING
+            begun, label = origin.begun, label_ids.get((origin.label, source))
+            took = int((call.ended_at - begun) * 1e6 + 0.5)
             if (
                 label is None
-                or details is not None
-                or outcome != "ok"
+                or call.details is not None
+                or call.outcome != "ok"
                 or sent_at is None
                 or answered_at is None
                 or not 0 <= took < SLOW_US
@@ -169,7 +170,7 @@ class _Rows:
                 took,
                 int((answered_at - sent_at) * 1e6 + 0.5),
                 origin.sent,
-                received,
+                call.received,
                 None if session is None else _digest(session),
                 origin.made_trace,
                 source_us if source else None,
@@ -186,11 +187,11 @@ class _Rows:
 
     def _whole(self, call: EndedCall, timing: CallTiming, number: int, more: int | None) -> tuple[Any, ...]:
         """The values of `CALL_COLUMNS`."""
-        origin, sent_at, answered_at, ended_at, outcome, received, given, _ = call
-        details = given or _NO_DETAILS
+        origin, sent_at, answered_at, outcome = call.origin, call.sent_at, call.answered_at, call.outcome
+        details = call.details or _NO_DETAILS
         label = self._labels.id_of(self._database, origin.label, timing.source)
-        self._known[id(origin.label), timing.source] = label
-        took = _microseconds(ended_at - origin.begun) or 0
+        self._label_ids[origin.label, timing.source] = label
+        took = _microseconds(call.ended_at - origin.begun) or 0
         self._note(label, number, is_failure(outcome), took >= SLOW_US)
         return (
             label,
@@ -198,7 +199,7 @@ class _Rows:
             took,
             None if sent_at is None or answered_at is None else _microseconds(answered_at - sent_at),
             origin.sent,
-            received,
+            call.received,
             None if origin.session is None else _digest(origin.session),
             origin.made_trace or None,
             timing.source_us if timing.source else None,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from lm_tools_bridge.protocol import jsonrpc, sse
 from lm_tools_bridge.text.redactor import Redactor
-from manager.call_observer import EndedCall
-
-MAX_BYTES: Final = 256 * 1024
-"""Bytes of arguments and of a result that are kept of one call."""
+from manager.call_observer import MAX_CONTENTS, EndedCall
 
 
 def insert_contents(
@@ -33,12 +29,12 @@ def insert_contents(
     """
     count = 0
     for number, call in enumerate(calls, first_id):
-        origin, details = call[0], call[6]
+        origin, details = call.origin, call.details
         if details is None or origin.arguments is None:
             continue
         redactor = Redactor(keys)
-        arguments = redactor.json_text(origin.arguments[:MAX_BYTES].decode("utf-8", "replace"))
-        is_cut = len(origin.arguments) > MAX_BYTES
+        arguments = redactor.json_text(origin.arguments[:MAX_CONTENTS].decode("utf-8", "replace"))
+        is_cut = len(origin.arguments) > MAX_CONTENTS
         result = None
         if details is not None and details.result is not None:
             is_cut = is_cut or details.is_cut
@@ -48,13 +44,6 @@ def insert_contents(
         database.execute("INSERT OR REPLACE INTO contents VALUES(?,?,?,?,?,?)", row)
         count += 1
     return count
-
-
-def capture(kept: bytearray, piece: bytes | memoryview) -> bool:
-    """Append a piece of an answer, up to `MAX_BYTES`; False if a part was left out."""
-    room = MAX_BYTES - len(kept)
-    kept += piece[: max(0, room)]
-    return len(piece) <= room
 
 
 def _message(answer: bytes) -> bytes:

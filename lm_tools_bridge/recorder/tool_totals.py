@@ -29,18 +29,18 @@ class ToolTotals:
 
     def add(self, chosen: Chosen) -> None:
         """Count calls. Calls that are no calls of tools are left out."""
-        known: dict[int, list[int]] = {}  # by identity: quicker to find than by equal names
+        known: dict[CallLabel, list[int]] = {}
         more = chosen.more
         for index, call in enumerate(chosen.calls):
-            label = call[0].label
-            found = known.get(id(label))
+            label = call.origin.label
+            found = known.get(label)
             if found is None:
-                found = known[id(label)] = self._count_of(label)
+                found = known[label] = self._count_of(label)
             count = 1 + more.get(index, 0) if more else 1
-            if call[4] == TASK:
+            if call.outcome == TASK:
                 continue  # it counts when it has ended
             found[0] += count
-            if is_failure(call[4]):
+            if is_failure(call.outcome):
                 found[1] += count
 
     def _count_of(self, label: CallLabel) -> list[int]:

@@ -1,4 +1,4 @@
-"""Says what the recorder stores of a call's beginning: who called what, from where, when."""
+"""Says what the observer of calls is told of a call's beginning: who called what, from where, when."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from manager.answers import trace_context
 from manager.answers.exchange import Exchange
 from manager.call_observer import CallLabel, CallOrigin
 
-RECORDED: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.RESOURCES_READ, names.COMPLETE})
-"""The methods whose calls are recorded."""
+OBSERVED_METHODS: Final = frozenset(
+    {names.TOOLS_CALL, names.PROMPTS_GET, names.RESOURCES_READ, names.COMPLETE}
+)
+"""The methods whose requests are calls, of which an observer is told."""
 _NAMED: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET})
-"""Those with a name that is stored. The address of a resource may say as much as its content."""
+"""Those with a name that is told. The address of a resource may say as much as its content."""
 
 
 def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = None) -> CallOrigin | None:
-    """The origin of a client's call; None if it is not recorded.
+    """The origin of a client's call; None if nobody observes it.
 
     Args:
         params: the parameters of the call in `callTool`, if that was unwrapped.
     """
-    client, method = exchange.recorded_as, exchange.message.method
-    if client is None or method not in RECORDED:
+    client, method = exchange.observed_client, exchange.message.method
+    if client is None or method not in OBSERVED_METHODS:
         return None
     given = exchange.params if params is None else params
     name = None

@@ -15,12 +15,12 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.extensions import skills
 from lm_tools_bridge.protocol.extensions.tasks import METHODS as TASK_METHODS
 from manager.answers import result_format, tasks
-from manager.answers.call_origin import RECORDED
+from manager.answers.call_origin import OBSERVED_METHODS
 from manager.answers.call_tool import is_explicit, unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.listing.lists import LIST_METHODS, Lists, own_list
-from manager.answers.own_calls import recorded
+from manager.answers.own_calls import observed_reply
 from manager.answers.own_resources import read_own
 from manager.answers.prepared_call import PreparedCall
 from manager.answers.roots import RootsRequests
@@ -61,11 +61,10 @@ class Dispatch:
         self._roots = roots
 
     async def answer(self, exchange: Exchange) -> Reply:
-        """The reply to a request of either era. A call that the manager answers itself is recorded."""
+        """The reply to a request of either era. The observer is told of calls answered here."""
         reply = await self._answer(exchange)
-        record = self.forwarder.admission.record
-        if record is not None and exchange.message.method in RECORDED:
-            return recorded(record, exchange, reply)
+        if self.forwarder.is_observed and exchange.message.method in OBSERVED_METHODS:
+            return observed_reply(self.forwarder.admission.observe_call, exchange, reply)
         return reply
 
     async def _answer(self, exchange: Exchange) -> Reply:

@@ -89,10 +89,10 @@ class Exchange:
         user_agent: What the client's HTTP library says of it; anybody can invent it.
         seen: Its record in the table of clients.
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
-        recorded_as: Who sent it, for the recorder; None if it is not recorded.
+        observed_client: Who sent it; None if nobody observes calls.
         asked_s: Seconds that the client took for the input that this request is repeated with.
         made_trace: The number of the trace context that was made for it (`trace_context.made`); 0 for none.
-        is_forwarded: Whether it was sent to a workspace server, so that its `ForwardedCall` is recorded.
+        is_forwarded: Whether it was sent to a workspace server: then its `ForwardedCall` tells the observer.
     """
 
     inbound: Inbound
@@ -115,7 +115,7 @@ class Exchange:
     user_agent: str = ""
     seen: RequestRecord | None = None
     begun: float | None = None
-    recorded_as: Client | None = None
+    observed_client: Client | None = None
     asked_s: float = 0.0
     made_trace: int = 0
     is_forwarded: bool = False

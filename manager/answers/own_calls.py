@@ -1,4 +1,4 @@
-"""Records the calls that the manager answers itself: handshakes, and calls that reach no workspace server."""
+"""Tells the observer of calls that the manager answers itself: handshakes, calls that reach no server."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc
 from manager.answers.call_origin import origin_of
 from manager.answers.exchange import Events, Exchange, Relayed, Reply
-from manager.call_observer import CallDetails, Record
+from manager.call_observer import CallDetails, EndedCall, ObserveCall
 from manager.forwarding.answer_facts import facts_of
 from manager.forwarding.messages import begins_as_result, is_response
 
 
-def recorded(record: Record, exchange: Exchange, reply: Reply) -> Reply:
-    """The reply to a call, which is recorded; not if it was forwarded: then its `ForwardedCall` does that."""
+def observed_reply(observe_call: ObserveCall, exchange: Exchange, reply: Reply) -> Reply:
+    """The reply to a call, whose end the observer is told. A forwarded call tells it itself."""
     if exchange.is_forwarded or isinstance(reply, Relayed):
         return reply
     if isinstance(reply, Events):
-        return Events(_messages(record, exchange, reply.messages))
-    _record(record, exchange, reply.body)
+        return Events(_observed_messages(observe_call, exchange, reply.messages))
+    _tell_end(observe_call, exchange, reply.body)
     return reply
 
 
-async def _messages(
-    record: Record, exchange: Exchange, messages: AsyncGenerator[bytes]
+async def _observed_messages(
+    observe_call: ObserveCall, exchange: Exchange, messages: AsyncGenerator[bytes]
 ) -> AsyncGenerator[bytes]:
     async with aclosing(messages):
         async for message in messages:
             if begins_as_result(message) or is_response(message):
-                _record(record, exchange, message)
+                _tell_end(observe_call, exchange, message)
             yield message
 
 
-def _record(record: Record, exchange: Exchange, response: bytes) -> None:
+def _tell_end(observe_call: ObserveCall, exchange: Exchange, response: bytes) -> None:
     origin = origin_of(exchange)
     if origin is None:
         return
@@ -44,7 +44,10 @@ def _record(record: Record, exchange: Exchange, response: bytes) -> None:
     facts = facts_of(response, members)
     reason, code = _refusal(members)
     details = CallDetails(code=code or facts.code)
-    record((origin, None, None, time.monotonic(), reason or facts.outcome, facts.size, details, b""))
+    outcome = reason or facts.outcome
+    observe_call(
+        EndedCall(origin, None, None, time.monotonic(), outcome, received=facts.size, details=details)
+    )
 
 
 def _refusal(members: dict[str, msgspec.Raw]) -> tuple[str | None, int | None]:

@@ -219,11 +219,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Most calls in flight at a time in one workspace.")
     ] = 256
 
-    @property
-    def makes_traces(self) -> bool:
-        """Whether calls without a trace context get one: only if the record says which call got which."""
-        return self.record_calls and self.make_trace_context
-
 
 def by_client(settings: Settings) -> dict[str, dict[str, object]]:
     """The settings that may differ by client -> their values by the name or pattern of the client."""

@@ -17,7 +17,7 @@ from lm_tools_bridge.protocol.inbound import Inbound, Rejection, classify
 from lm_tools_bridge.protocol.jsonrpc import Request, Response
 from lm_tools_bridge.protocol.versions import Era
 from manager.answers import trace_context
-from manager.answers.call_origin import RECORDED
+from manager.answers.call_origin import OBSERVED_METHODS
 from manager.answers.client_record import client_record
 from manager.answers.dispatch import Dispatch, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
@@ -79,7 +79,8 @@ class McpRoutes:
         self._legacy = legacy
         self._modern = modern
         self.settings = settings
-        self._makes_traces = settings.makes_traces
+        self._is_observed = dispatch.forwarder.is_observed
+        self._makes_traces = self._is_observed and settings.make_trace_context
         self._profiles = profiles
         self._own_task = own_task
         self._clients = clients
@@ -200,11 +201,13 @@ class McpRoutes:
 
     def _note(self, exchange: Exchange, http_request: HttpRequest) -> None:
         exchange.begun = came = http_request.received_at
-        exchange.recorded_as, exchange.seen = client_record(exchange, came)
-        self._clients.record(exchange.recorded_as, exchange.seen)
+        client, exchange.seen = client_record(exchange, came)
+        exchange.observed_client = client if self._is_observed else None
+        self._clients.record(client, exchange.seen)
         self._client_processes.note(http_request.peer(), exchange.seen, exchange.session)
         exchange.made_trace = http_request.made_trace
-        if self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
+        is_call = exchange.message.method in OBSERVED_METHODS
+        if is_call and self._makes_traces and not trace_context.given(exchange):
             exchange.made_trace = exchange.made_trace or trace_context.made_number()
 
     # -- the general way ----------------------------------------------------------------------------------

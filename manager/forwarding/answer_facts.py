@@ -1,4 +1,4 @@
-"""Says what the recorder stores of a response: its outcome, the code of an error, its size. Pure."""
+"""Reads the outcome, the code of an error and the size from a response. Pure."""
 
 from __future__ import annotations
 

@@ -1,26 +1,27 @@
-"""Keeps a copy of an answer for the recorder. Used only for calls whose contents are recorded."""
+"""Copies an answer for the observer of calls. Used only for calls whose contents it wants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from lm_tools_bridge.recorder.stored_contents import capture
-from manager.call_observer import CallDetails
+from manager.call_observer import MAX_CONTENTS, CallDetails
 from manager.forwarding.body_flow import Sink
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.upstream.response import Piece
 
 
 def kept_of(call: ForwardedCall) -> CallDetails | None:
-    """Where the copy of a call's answer goes; None if its contents are not recorded."""
+    """Where the copy of a call's answer goes; None if its contents are not observed."""
     details = call.details
     return None if details is None or details.result is None else details
 
 
 def keep(details: CallDetails, piece: Piece) -> None:
-    """Add a piece to the copy, which has a limit."""
-    if details.result is not None and not capture(details.result, piece):
-        details.is_cut = True
+    """Add a piece to the copy, up to `MAX_CONTENTS` bytes."""
+    if details.result is not None:
+        room = max(0, MAX_CONTENTS - len(details.result))
+        details.result += piece[:room]
+        details.is_cut = details.is_cut or len(piece) > room
 
 
 class ContentTap:

@@ -20,8 +20,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.recorder.recorder import Recorder
-from manager.call_observer import CallDetails, CallOrigin
+from manager.call_observer import NO_OBSERVER, CallDetails, CallObserver, CallOrigin, EndedCall
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import RETRY_MS, Answer, refusal_of
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
@@ -41,7 +40,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         timed: False for a stream that stays open.
         is_pure: Whether the URL or a header names the workspace alone (`Workspaces.ready`).
         begun: Monotonic time when the work for a client's call began; None if it is not timed.
-        origin: What the recorder stores of it; None if it is not recorded.
+        origin: What the observer of calls is told of it; None if the call is not observed.
         made_trace: The number of the trace context to send with it
         (`lm_tools_bridge/protocol/trace_context.py`); 0 for none.
     """
@@ -66,16 +65,23 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 class Forwarder:
     """Sends requests to workspace servers, within the limits of `Admission`."""
 
-    def __init__(self, workspaces: Workspaces, settings: Settings, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, workspaces: Workspaces, settings: Settings, observer: CallObserver = NO_OBSERVER
+    ) -> None:
         self._workspaces = workspaces
         self._settings = settings
-        self._recorder = recorder
-        self.admission = Admission(settings, None if recorder is None else recorder.record)
+        self._observer = observer
+        self.admission = Admission(settings, observer)
 
-    def records_contents(self, workspace: Workspace) -> bool:
-        """Whether arguments and results of the workspace's calls are recorded: they have to be read."""
-        recorder = self._recorder
-        return recorder is not None and bool(recorder.contents) and workspace.id in recorder.contents
+    @property
+    def is_observed(self) -> bool:
+        """Whether somebody is told of calls that end."""
+        return self._observer is not NO_OBSERVER
+
+    def copies_contents(self, workspace: Workspace) -> bool:
+        """Whether the observer wants arguments and results of the workspace's calls: they have to be read."""
+        workspaces = self._observer.workspaces_with_contents
+        return bool(workspaces) and workspace.id in workspaces
 
     async def send(self, workspace: Workspace, outgoing: Outgoing) -> Answer | Refusal:
         """Send a request to the workspace's server, which is started if necessary.
@@ -88,11 +94,11 @@ class Forwarder:
             text = f"overloaded: {self.admission.limit_reached(figures)}"
             full = Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=RETRY_MS)
             figures.failed(full)
-            self._record_refused(outgoing, full)
+            self._tell_refused(outgoing, full)
             return full
         call = self._call(figures, outgoing)
-        if outgoing.origin is not None and self.records_contents(workspace):
-            call.record_contents(outgoing.body)
+        if outgoing.origin is not None and self.copies_contents(workspace):
+            call.copy_contents(outgoing.body)
         outcome: Answer | Refusal | None = None
         try:
             outcome = await self._send(workspace, outgoing, call)
@@ -110,7 +116,7 @@ class Forwarder:
             None if the server is not ready, no connection is idle or the limits are reached.
         """
         figures = workspace.supervisor.figures
-        if self.admission.is_full(figures) or self.records_contents(workspace):
+        if self.admission.is_full(figures) or self.copies_contents(workspace):
             return None
         instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=outgoing.is_pure)
         if instance is None:
@@ -159,11 +165,12 @@ class Forwarder:
             origin=outgoing.origin,
         )
 
-    def _record_refused(self, outgoing: Outgoing, refusal: Refusal) -> None:
-        if self.admission.record is not None and outgoing.origin is not None:
-            details = CallDetails(code=refusal.reason.code)
-            ended = (outgoing.origin, None, None, time.monotonic(), refusal.reason.word, None, details, b"")
-            self.admission.record(ended)
+    def _tell_refused(self, outgoing: Outgoing, refusal: Refusal) -> None:
+        if outgoing.origin is not None:
+            reason = refusal.reason
+            details = CallDetails(code=reason.code)
+            ended = EndedCall(outgoing.origin, None, None, time.monotonic(), reason.word, details=details)
+            self.admission.observe_call(ended)
 
     async def _send(self, workspace: Workspace, outgoing: Outgoing, call: ForwardedCall) -> Answer | Refusal:
         began = time.monotonic()

@@ -13,7 +13,7 @@ from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal import call_timing
-from manager.call_observer import TASK, CallDetails, CallOrigin, Record
+from manager.call_observer import NO_OBSERVER, TASK, CallDetails, CallObserver, CallOrigin, EndedCall
 from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
 from manager.logs.log import logger
@@ -36,16 +36,16 @@ class Admission:
     Attributes:
         buffers: The bytes of large requests and responses.
         in_flight: Calls in flight of all workspaces.
-        record: Takes each call that has ended; None if calls are not recorded.
+        observe_call: Takes each call that has ended (`CallObserver`).
         timeouts_s: Seconds that a call may take, by the owner of its server. A workspace server that a
             manager started, here or elsewhere, limits each tool itself, perhaps to more than a registered
             server is allowed.
     """
 
-    __slots__ = ("_limit", "_workspace_limit", "buffers", "in_flight", "record", "timeouts_s")
+    __slots__ = ("_limit", "_workspace_limit", "buffers", "in_flight", "observe_call", "timeouts_s")
 
-    def __init__(self, settings: Settings, record: Record | None = None) -> None:
-        self.record = record
+    def __init__(self, settings: Settings, observer: CallObserver = NO_OBSERVER) -> None:
+        self.observe_call = observer.observe_call
         self._limit = settings.in_flight_limit
         self._workspace_limit = settings.workspace_in_flight_limit
         self.timeouts_s: Mapping[Owner, float] = {
@@ -81,7 +81,7 @@ class ForwardedCall:
         is_tool_call: Whether the figures count it as a tool call.
         is_stream: Whether it is a stream that stays open, which has no deadline and is counted separately.
         began: When the work for it began; None if it is not timed.
-        origin: What the recorder stores of its beginning; None if it is not recorded.
+        origin: What the observer is told of its beginning; None if the call is not observed.
 
     Attributes:
         answer_outcome: What its response says of the outcome: `ok`, `error`, `input_required` or `task`.
@@ -164,13 +164,13 @@ class ForwardedCall:
             details.queue_s += seconds
 
     def detailed(self) -> CallDetails:
-        """What the recorder stores besides; made at the first use."""
+        """What only some calls have; made at the first use."""
         if self.details is None:
             self.details = CallDetails()
         return self.details
 
-    def record_contents(self, body: bytes) -> None:
-        """Have the recorder store the arguments in this request's body, and the answer as it is read."""
+    def copy_contents(self, body: bytes) -> None:
+        """Tell the observer the arguments in this request's body, and the answer as it is read."""
         if self._origin is not None:
             params = jsonrpc.members_of(jsonrpc.members_of(body).get("params", msgspec.Raw(b"{}")))
             arguments = jsonrpc.bytes_of(params.get("arguments", msgspec.Raw(b"{}")))
@@ -214,15 +214,17 @@ class ForwardedCall:
             answered_at = now
         if self._began is not None and self.sent_at is not None:
             figures.timings.record_call(self._began, self.sent_at, answered_at, now)
-        record, origin = admission.record, self._origin
-        if record is not None and origin is not None:
+        origin = self._origin
+        if origin is not None:
             word = self.answer_outcome if outcome == "ok" else outcome
             took = self.took
             if took is None:
                 took = self.response.took if hasattr(self, "response") else b""
             if word == "ok" and took.endswith(call_timing.TASK):
                 word = TASK
-            record((origin, self.sent_at, answered_at, now, word, self.received, self.details, took))
+            admission.observe_call(
+                EndedCall(origin, self.sent_at, answered_at, now, word, self.received, self.details, took)
+            )
 
     def fail(self, refusal: Refusal) -> None:
         """End the call and record the failure in the figures and the log.

@@ -55,7 +55,7 @@ class CachedRoute:
         written: the pattern of the bodies for the server; None if these are sent unchanged.
         figures, timings: the counters and timings of the workspace.
         recorded_at: when a call was last recorded in the table of clients (monotonic).
-        label, trace: what is recorded of each call.
+        label, trace: what the observer is told of each call; `label` is None if nobody observes.
         makes_traces: whether its calls get a trace context, because they bring none.
         took: where the time of the last call went in the server
         (`lm_tools_bridge/protocol/internal/call_timing.py`); empty
@@ -117,7 +117,7 @@ class CachedRoute:
         exchange: the call that the route is made from.
         patterns: of the client's bodies, and of the server's; the latter is None if both are the same.
         upstream: the head of the call's request to the server, up to the digits of `Content-Length`.
-        origin: what the recorder stores of the call.
+        origin: what the observer is told of the call.
         """
         self.label: CallLabel | None = None if origin is None else origin.label
         self.trace = "" if origin is None else origin.trace

@@ -89,7 +89,7 @@ class RouteCache:
         self._clients = clients
         self._forwarder = forwarder
         self._profiles = profiles
-        self._makes_traces = settings.makes_traces
+        self._makes_traces = forwarder.is_observed and settings.make_trace_context
 
     # -- a call --------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class RouteCache:
         for text, placement in route.folders:
             if self._workspaces.cached(text) != placement:
                 return False
-        if self._admission.is_full(route.figures) or self._forwarder.records_contents(workspace):
+        if self._admission.is_full(route.figures) or self._forwarder.copies_contents(workspace):
             return False
         return self._workspaces.ready_now(workspace, now, is_pure=route.is_pure) is route.instance
 
@@ -173,7 +173,7 @@ class RouteCache:
         route = bound.route
         exchange = _exchange(route.metadata, http_request.body, bound.session, self._profiles)
         assert exchange is not None  # noqa: S101  the body matched a pattern, so it is valid
-        exchange.recorded_as = route.client
+        exchange.observed_client = route.client if self._forwarder.is_observed else None
         exchange.decided(route.located)
         prepared = PreparedCall(self._forwarder, exchange, route.located, sent=call)
         self.open_requests.end(bound.session, call.identity)

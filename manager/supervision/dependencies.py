@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_tools_bridge.protocol.internal.launch import Folders
-from manager.call_observer import Record
+from manager.call_observer import NO_OBSERVER, CallObserver
 from manager.configuration.settings import Settings
 from manager.installation import Installation
 from manager.state_file.store import Store
@@ -26,7 +26,7 @@ class Dependencies:
     `folders` and `port` go into the launch instructions of workspace servers
     (`lm_tools_bridge/protocol/internal/launch.py`).
     Without `fork_server` workspace servers are spawned. `waiting_calls` gets the calls that wait for a
-    person, and `record` those that have ended, unless calls are not recorded.
+    person, and `observer` is told of tasks that have ended.
     """
 
     settings: Settings
@@ -38,7 +38,7 @@ class Dependencies:
     fork_server: ForkServerSupervisor | None = None
     installation: Installation | None = None
     waiting_calls: WaitingCalls = field(default_factory=NobodyAnswers)
-    record: Record | None = None
+    observer: CallObserver = NO_OBSERVER
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep

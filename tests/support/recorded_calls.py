@@ -35,8 +35,10 @@ def ended(
     """A call of a tool that was sent 1 ms after it had come."""
     label = CallLabel(client, "modern", "2026-07-28", workspace, "tools/call", tool, "", "query")
     origin = CallOrigin(label, session, begun, sent, trace, arguments=arguments)
-    told = b"" if timing is None else timing.value
-    return origin, begun + 0.001, begun + took - 0.001, begun + took, outcome, received, details, told
+    said = b"" if timing is None else timing.value
+    return EndedCall(
+        origin, begun + 0.001, begun + took - 0.001, begun + took, outcome, received, details, said
+    )
 
 
 class Clock:

@@ -244,7 +244,7 @@ class Supervisor:
             lambda: self._hand_over(instance),
             dependencies.sleep,
             waiting_calls=dependencies.waiting_calls,
-            task_ends=TaskEnds(self.workspace, dependencies.record, dependencies.now),
+            task_ends=TaskEnds(self.workspace, dependencies.observer.observe_call, dependencies.now),
         )
         self._own(lifeline, "lifeline")
 

@@ -1,4 +1,4 @@
-"""Records the ends of calls that went on as tasks, as their servers report them on the lifelines."""
+"""Tells the observer of calls that went on as tasks, when their servers report the ends on the lifelines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from lm_tools_bridge.protocol.internal.ended_task import EndedTask
 from lm_tools_bridge.protocol.versions import Era
 from lm_tools_bridge.token_bucket import TokenBucket
-from manager.call_observer import GOES_ON, CallDetails, CallLabel, CallOrigin, EndedCall, Record
+from manager.call_observer import GOES_ON, CallDetails, CallLabel, CallOrigin, EndedCall, ObserveCall
 
 PER_S: Final = 50.0
-"""Ends a second that a server may have recorded for any length of time; it runs at most 256 tasks."""
+"""Ends a second that a server may report for any length of time; it runs at most 256 tasks."""
 BURST: Final = 512.0
 """Ends at once: all that it kept while no manager listened, and as many that end then."""
 LONGEST_S: Final = 30 * 86_400.0
@@ -23,30 +23,28 @@ LONGEST_S: Final = 30 * 86_400.0
 
 
 class TaskEnds:
-    """Takes the reports of one server. More than it may have recorded are dropped.
+    """Takes the reports of one server. More than it may report are dropped.
 
     Args:
         workspace: id of its workspace.
-        record: takes each end; None if calls are not recorded.
+        observe_call: is told of each end.
         now: seconds of the machine's monotonic clock.
     """
 
     def __init__(
-        self, workspace: str, record: Record | None, now: Callable[[], float] = time.monotonic
+        self, workspace: str, observe_call: ObserveCall, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._workspace = workspace
-        self._record = record
+        self._observe_call = observe_call
         self._now = now
         self._allowance = TokenBucket(PER_S, BURST, now())
 
     def report(self, message: bytes) -> None:
-        """Record the ends in a notification; others are ignored."""
-        if self._record is None:
-            return
+        """Tell the ends in a notification; others are ignored."""
         now = self._now()
         for task in ended_task.from_notification(message):
             if task.outcome not in GOES_ON and self._allowance.take(now):
-                self._record(ended_call(task, self._workspace, now))
+                self._observe_call(ended_call(task, self._workspace, now))
 
 
 def ended_call(task: EndedTask, workspace: str, now: float) -> EndedCall:
@@ -62,4 +60,4 @@ def ended_call(task: EndedTask, workspace: str, now: float) -> EndedCall:
     took_s = ended_at - begun
     source_us, approval_us = (round(min(part, took_s) * 1e6) for part in (task.source_s, task.approval_s))
     timing = CallTiming(task.source, source_us, approval_us).value
-    return origin, begun, ended_at, ended_at, task.outcome, task.received, details, timing
+    return EndedCall(origin, begun, ended_at, ended_at, task.outcome, task.received, details, timing)

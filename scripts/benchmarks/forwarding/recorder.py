@@ -138,12 +138,12 @@ def _pair(plan: Plan, era: str, folder: Path) -> Sequence[Mapping[str, Measured]
 
 def _loop_us() -> Mapping[str, float]:
     """Microseconds of processor time that a call takes the event loop; the least of many batches."""
-    label = next(_calls(1))[0].label
+    label = next(_calls(1)).origin.label
     waiting: deque[EndedCall] = deque(maxlen=BATCH)
 
     def record() -> None:
         origin = CallOrigin(label, "session", 100.0, 30, "", made_trace=2**62)
-        waiting.append((origin, 100.001, 100.002, 100.003, "ok", 400, None, TOOK))
+        waiting.append(EndedCall(origin, 100.001, 100.002, 100.003, "ok", 400, None, TOOK))
 
     return {"its record": _each_us(record), "its trace context": _each_us(lambda: made(made_number()))}
 
@@ -168,7 +168,8 @@ def _calls(count: int) -> Iterator[EndedCall]:
         session = f"session-{number % 7}" if number % 2 else None
         trace = 2**62 + number
         origin = CallOrigin(labels[number * 7 % TOOLS], session, 100.0, 30, made_trace=trace)
-        yield origin, 100.001, 100.002, 100.003, "error" if number % 100 == 0 else "ok", 400, None, TOOK
+        outcome = "error" if number % 100 == 0 else "ok"
+        yield EndedCall(origin, 100.001, 100.002, 100.003, outcome, 400, None, TOOK)
 
 
 def _limits(whole_per_s: float) -> Limits:
@@ -183,7 +184,7 @@ def _record_us(folder: Path, calls: int, whole_per_s: float) -> float:
     for _ in range(40):
         moments.append(moments[-1] + FLUSH_S)
         for call in _calls(calls):
-            one.record(call)
+            one.observe_call(call)
         began = time.thread_time()
         one.flush()
         found.append((time.thread_time() - began) / calls * 1e6)
@@ -196,9 +197,9 @@ def _searches(folder: Path) -> tuple[dict[str, float], float]:
     one = Recorder(folder / "calls.sqlite3", _limits(ALL))
     for number in range(RECORDS // FLOOD):
         for call in _calls(FLOOD):
-            one.record(call)
+            one.observe_call(call)
         if number == 10:
-            one.record(_rare())
+            one.observe_call(_rare())
         one.flush()
     one.close()
     file = folder / "calls.sqlite3"
@@ -209,7 +210,8 @@ def _searches(folder: Path) -> tuple[dict[str, float], float]:
 
 def _rare() -> EndedCall:
     label = CallLabel(b"", "modern", "2026-07-28", "site-1a2b", "tools/call", "rare", "", "query")
-    return CallOrigin(label, None, 100.0, 30), 100.001, 100.002, 100.003, "ok", 400, None, TOOK
+    origin = CallOrigin(label, None, 100.0, 30)
+    return EndedCall(origin, 100.001, 100.002, 100.003, "ok", 400, None, TOOK)
 
 
 def _search_ms(file: Path, wanted: Filter) -> float:

@@ -25,7 +25,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
 
         writer = Recorder(manager.paths.calls_file, Limits(10**8, 1e6, 1e6))
         for number in range(4):
-            writer.record(ended(f"tool-{number}", outcome="error" if number == 2 else "ok"))
+            writer.observe_call(ended(f"tool-{number}", outcome="error" if number == 2 else "ok"))
         writer.flush()
         yield manager
 

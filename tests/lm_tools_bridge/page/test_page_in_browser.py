@@ -430,7 +430,7 @@ def fill(manager: RunningManager) -> None:
         told = CallDetails(result=bytearray(json.dumps({"result": {"text": HOSTILE}}).encode()))
         client = json.dumps({"name": HOSTILE, "version": HOSTILE}).encode()
         arguments = json.dumps({"x": HOSTILE}).encode()
-        writer.record(
+        writer.observe_call(
             ended(
                 HOSTILE, client=client, workspace=HOSTILE, outcome=outcome, arguments=arguments, details=told
             )

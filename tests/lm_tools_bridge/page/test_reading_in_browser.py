@@ -66,7 +66,7 @@ async def of_long_names(manager: RunningManager, tmp_path: Path, http: aiohttp.C
     writer = Recorder(manager.paths.calls_file, Limits(10**8, 1e6, 1e6))
     call = ended(LONG, client=json.dumps({"name": LONG, "version": LONG}).encode(), workspace=f"{LONG}-1")
 
-    writer.record(call)
+    writer.observe_call(call)
     writer.flush()
 
 

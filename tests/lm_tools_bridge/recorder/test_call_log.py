@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clock = Clock()
     one = recorder(folder, clock)
     for number in range(60):
-        one.record(
+        one.observe_call(
             ended(
                 f"tool-{number % 3}",
                 client=OTHER if number % 2 else b'{"name":"agent","version":"1"}',
@@ -115,14 +115,14 @@ def test_nothing_recorded_yet_is_no_error(tmp_path: Path) -> None:
 
 def test_calls_are_read_while_more_are_written(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended())
+    one.observe_call(ended())
     one.flush()
     stopped = threading.Event()
 
     def write() -> None:
         while not stopped.is_set():
             for _ in range(100):
-                one.record(ended())
+                one.observe_call(ended())
             one.flush()
 
     writer = threading.Thread(target=write)
@@ -163,7 +163,9 @@ def test_searches_of_thousands_of_calls_find_the_rare_ones(tmp_path: Path) -> No
     rare = {1: "first", 1500: "rare", 2047: "rare", 2048: "rare", 5000: "last"}
     for number in range(1, 5001):
         slow = 3.0 if number == 1023 else 0.01
-        one.record(ended(rare.get(number, "common"), took=slow, outcome="ok" if number != 4000 else "error"))
+        one.observe_call(
+            ended(rare.get(number, "common"), took=slow, outcome="ok" if number != 4000 else "error")
+        )
         if number % 777 == 0:
             one.flush()
     one.flush()
@@ -178,11 +180,11 @@ def test_searches_of_thousands_of_calls_find_the_rare_ones(tmp_path: Path) -> No
 
 def test_calls_are_found_after_another_program_removed_all(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended("before"))
+    one.observe_call(ended("before"))
     one.flush()
     with contextlib.closing(open_to_write(file(tmp_path))) as database:
         retention.purge(database, calls=True)
-    one.record(ended("after"))
+    one.observe_call(ended("after"))
     one.flush()
     with log_of(tmp_path) as log:
         assert [call.tool for call in log.find(Filter(tool="*e*"), 9)] == ["after"]
@@ -194,7 +196,7 @@ def test_calls_that_go_on_are_no_errors_and_tasks_count_when_they_have_ended(tmp
     one = recorder(tmp_path, Clock())
     outcomes = ("ok", "input_required", "task", "task", "cancelled")
     for number, outcome in enumerate(outcomes):
-        one.record(ended(outcome=outcome, took=20.0 if number == 0 else 0.2))
+        one.observe_call(ended(outcome=outcome, took=20.0 if number == 0 else 0.2))
     one.flush()
     (total,) = one.tools.listed()
     one.close()
@@ -212,7 +214,7 @@ def test_a_long_call_among_younger_ones_hides_none_of_them(tmp_path: Path) -> No
     for number in range(9):
         end = clock.monotonic - 9 + number
         took = 500.0 if number == 4 else 0.1
-        one.record(ended(begun=end - took, took=took))
+        one.observe_call(ended(begun=end - took, took=took))
     one.flush()
     one.close()
     with log_of(tmp_path) as log:

@@ -38,7 +38,7 @@ def test_a_database_of_the_first_version_is_read_before_it_is_upgraded(oldest: P
 
 def test_a_database_of_the_first_version_is_read_and_goes_on(oldest: Path) -> None:
     one = recorder(oldest)
-    one.record(ended("new"))
+    one.observe_call(ended("new"))
     one.flush()
     assert one.problem is None
     with log_of(oldest) as log:
@@ -60,7 +60,7 @@ def test_it_is_upgraded_by_the_next_schema_without_a_loss(
         assert database.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     monkeypatch.undo()
     one = recorder(oldest)  # the older program: it stops recording, and nothing else
-    one.record(ended("lost"))
+    one.observe_call(ended("lost"))
     one.flush()
     assert one.problem is not None
     assert "newer version" in one.problem

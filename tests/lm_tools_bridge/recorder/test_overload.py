@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.overload import BURST, UNUSUAL, allowance, choose
 from lm_tools_bridge.recorder.statistics import tool_figures
@@ -13,8 +15,8 @@ from support.recorded_calls import ended, log_of, recorder
 
 def like(call: EndedCall, *, outcome: str = "ok", took: float = 0.01) -> EndedCall:
     """A call of the same route."""
-    origin, *_ = ended(took=took)
-    return (call[0], origin.begun, origin.begun + took, call[0].begun + took, outcome, 400, None, b"")
+    begun = ended(took=took).origin.begun
+    return EndedCall(call.origin, begun, begun + took, call.origin.begun + took, outcome, 400)
 
 
 def test_up_to_the_limit_each_call_is_kept() -> None:
@@ -33,7 +35,7 @@ def test_above_the_limit_the_first_of_each_label_counts_the_others() -> None:
 
 def test_failures_slow_calls_and_those_with_details_are_kept() -> None:
     one = ended()
-    detailed = (*like(one)[:6], CallDetails(retries=1), b"")
+    detailed = replace(like(one), details=CallDetails(retries=1))
     usual = [like(one) for _ in range(10)]
     unusual = [like(one, outcome="error"), like(one, took=1.5), detailed]
     chosen = choose([*usual, *unusual], 4)
@@ -53,7 +55,7 @@ def test_no_call_is_lost_from_the_counts(tmp_path: Path) -> None:
     one = recorder(tmp_path, whole_per_s=100)
     first = ended()
     for number in range(5_000):
-        one.record(like(first, outcome="error" if number % 1_000 == 999 else "ok"))
+        one.observe_call(like(first, outcome="error" if number % 1_000 == 999 else "ok"))
     one.flush()
     with log_of(tmp_path) as log:
         assert log.coverage().calls == BURST + 5

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from lm_tools_bridge.recorder import recorder as module
@@ -32,7 +33,7 @@ def test_a_call_is_recorded_with_all_that_is_known_of_it(tmp_path: Path) -> None
     details = CallDetails(queue_s=0.5, start_s=2.0, retries=1, code=-32000)
     timing = CallTiming("stdio:git", 7_500, 250_000)
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    one.record(
+    one.observe_call(
         ended(
             outcome="error",
             begun=990.0,
@@ -76,8 +77,8 @@ def test_usual_calls_say_which_source_took_how_long(tmp_path: Path) -> None:
         None,
     ]
     for timing in timings:
-        one.record(ended(timing=timing))
-    one.record((*ended()[:-1], b"no timing"))
+        one.observe_call(ended(timing=timing))
+    one.observe_call(replace(ended(), timing=b"no timing"))
     one.flush()
     found = [(call.source, call.source_took) for call in reversed(all_calls(tmp_path))]
     assert found == [("stdio:git", 10), ("scripts", 20), ("stdio:git", 30), (None, None), (None, None)]
@@ -85,7 +86,7 @@ def test_usual_calls_say_which_source_took_how_long(tmp_path: Path) -> None:
 
 def test_times_of_waiting_are_not_the_managers(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended(took=1.002, details=CallDetails(queue_s=0.0)))
+    one.observe_call(ended(took=1.002, details=CallDetails(queue_s=0.0)))
     one.flush()
     (call,) = all_calls(tmp_path)
     assert (call.manager, call.server) == (2_000, 1_000_000)
@@ -100,9 +101,9 @@ def test_the_database_is_closed_to_others(tmp_path: Path) -> None:
 
 def test_a_client_without_a_name_and_odd_texts_are_recorded(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended("\ud800" + "x" * 500, client=b""))
-    one.record(ended("'; DROP TABLE calls; --\x00\n", client=b"no json"))
-    one.record(ended(client=b'{"name":7}'))
+    one.observe_call(ended("\ud800" + "x" * 500, client=b""))
+    one.observe_call(ended("'; DROP TABLE calls; --\x00\n", client=b"no json"))
+    one.observe_call(ended(client=b'{"name":7}'))
     one.flush()
     calls = all_calls(tmp_path)
     assert [call.client for call in calls] == [None, None, None]
@@ -113,7 +114,7 @@ def test_a_client_without_a_name_and_odd_texts_are_recorded(tmp_path: Path) -> N
 def test_ids_go_on_with_the_next_recorder(tmp_path: Path) -> None:
     for _ in range(3):
         one = recorder(tmp_path)
-        one.record(ended())
+        one.observe_call(ended())
         one.flush()
         one.close()
     assert [call.id for call in all_calls(tmp_path)] == [3, 2, 1]
@@ -123,7 +124,7 @@ def test_the_thread_writes_what_waits_when_it_ends(tmp_path: Path) -> None:
     one = recorder(tmp_path)
     one.start()
     for _ in range(100):
-        one.record(ended())
+        one.observe_call(ended())
     one.close(10.0)
     assert len(all_calls(tmp_path)) == 100
 
@@ -137,7 +138,7 @@ def test_who_reads_has_written_first_what_has_just_ended(
     one.start()
     try:
         for count in (1, 2, 3):
-            one.record(ended())
+            one.observe_call(ended())
             assert one.write_now(30.0)
             assert len(all_calls(tmp_path)) == count
     finally:
@@ -160,7 +161,7 @@ def test_the_oldest_calls_give_way_if_the_database_is_full(tmp_path: Path) -> No
     one = recorder(tmp_path, size=400_000)
     for number in range(6):
         for _ in range(module.SWEEP_CALLS // 5):
-            one.record(ended(f"tool-{number}"))
+            one.observe_call(ended(f"tool-{number}"))
         one.flush()
     one._next_sweep = 0.0  # the next look would come within a minute
     one.flush()
@@ -176,10 +177,10 @@ def test_the_oldest_calls_give_way_if_the_database_is_full(tmp_path: Path) -> No
 def test_old_calls_expire(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock, age_s=2 * DAY_S)
-    one.record(ended("old", begun=999.0))
+    one.observe_call(ended("old", begun=999.0))
     one.flush()
     clock.pass_time(DAY_S)
-    one.record(ended("young", begun=clock.monotonic - 1))
+    one.observe_call(ended("young", begun=clock.monotonic - 1))
     one.flush()
     assert [call.tool for call in all_calls(tmp_path)] == ["young", "old"]
     clock.pass_time(1.5 * DAY_S)
@@ -190,11 +191,11 @@ def test_old_calls_expire(tmp_path: Path) -> None:
 def test_a_clock_that_jumps_ahead_expires_nothing(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock)
-    one.record(ended(begun=999.0))
+    one.observe_call(ended(begun=999.0))
     one.flush()
     clock.pass_time(3600)
     clock.wall += 10 * 365 * DAY_S
-    one.record(ended("later", begun=clock.monotonic - 1))
+    one.observe_call(ended("later", begun=clock.monotonic - 1))
     one.flush()
     clock.pass_time(3600)
     one.flush()
@@ -203,7 +204,7 @@ def test_a_clock_that_jumps_ahead_expires_nothing(tmp_path: Path) -> None:
 
 def test_nothing_expires_right_after_the_start(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended(begun=999.0))
+    one.observe_call(ended(begun=999.0))
     one.flush()
     late = Clock()
     late.wall += 365 * DAY_S  # the clock is wrong at boot
@@ -218,30 +219,30 @@ def test_nothing_expires_right_after_the_start(tmp_path: Path) -> None:
 def test_a_clock_that_is_set_back_keeps_the_order(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock)
-    one.record(ended("first", begun=999.0))
+    one.observe_call(ended("first", begun=999.0))
     one.flush()
     clock.wall -= DAY_S
-    one.record(ended("second", begun=999.0))
+    one.observe_call(ended("second", begun=999.0))
     one.flush()
     assert [call.tool for call in all_calls(tmp_path)] == ["second", "first"]
 
 
 def test_a_full_disk_stops_recording_and_is_told_once(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended("before"))
+    one.observe_call(ended("before"))
     one.flush()
     database = one._database  # as full as a disk can be made here
     assert database is not None
     pages = database.execute("PRAGMA page_count").fetchone()[0]
     database.execute(f"PRAGMA max_page_count={pages}")
     for _ in range(5_000):
-        one.record(ended("lost"))
+        one.observe_call(ended("lost"))
     one.flush()
     assert one.problem is not None
     assert "full" in one.problem
     assert (one.written, one.lost) == (1, 5_000)
     database.execute("PRAGMA max_page_count=1000000")
-    one.record(ended("after"))
+    one.observe_call(ended("after"))
     one.flush()
     assert one.problem is None
     assert [call.tool for call in all_calls(tmp_path)] == ["after", "before"]
@@ -249,10 +250,10 @@ def test_a_full_disk_stops_recording_and_is_told_once(tmp_path: Path) -> None:
 
 def test_a_removed_database_is_made_again(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended("gone"))
+    one.observe_call(ended("gone"))
     one.flush()
     file(tmp_path).unlink()
-    one.record(ended("new"))
+    one.observe_call(ended("new"))
     one.flush()
     assert [call.tool for call in all_calls(tmp_path)] == ["new"]
 
@@ -261,7 +262,7 @@ def test_a_damaged_database_is_set_aside(tmp_path: Path) -> None:
     file(tmp_path).parent.mkdir(mode=0o700)
     file(tmp_path).write_bytes(b"this is no database" * 500)
     one = recorder(tmp_path)
-    one.record(ended())
+    one.observe_call(ended())
     one.flush()
     assert len(all_calls(tmp_path)) == 1
     assert file(tmp_path).with_name("calls.sqlite3.corrupt").exists()
@@ -269,14 +270,14 @@ def test_a_damaged_database_is_set_aside(tmp_path: Path) -> None:
 
 def test_a_database_of_a_newer_version_is_left_untouched(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended())
+    one.observe_call(ended())
     one.flush()
     one.close()
     with contextlib.closing(sqlite3.connect(file(tmp_path))) as database:
         database.execute("PRAGMA user_version=99")
     before = file(tmp_path).read_bytes()
     older = recorder(tmp_path)
-    older.record(ended())
+    older.observe_call(ended())
     older.flush()
     assert older.problem is not None
     assert "newer version" in older.problem
@@ -288,7 +289,7 @@ def test_a_database_of_a_newer_version_is_left_untouched(tmp_path: Path) -> None
 
 def test_a_database_of_an_older_version_is_upgraded(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended())
+    one.observe_call(ended())
     one.flush()
     one.close()
     with contextlib.closing(sqlite3.connect(file(tmp_path), isolation_level=None)) as database:
@@ -301,7 +302,7 @@ def test_a_database_of_an_older_version_is_upgraded(tmp_path: Path) -> None:
 def test_calls_of_each_tool_are_counted_up_to_a_limit(tmp_path: Path) -> None:
     one = recorder(tmp_path)
     for number in range(1_000):
-        one.record(ended(f"tool-{number}", outcome="ok" if number % 2 else "error"))
+        one.observe_call(ended(f"tool-{number}", outcome="ok" if number % 2 else "error"))
     one.flush()
     totals = one.tools.listed()
     assert len(totals) == 201
@@ -342,10 +343,9 @@ def test_a_database_that_stays_locked_is_an_error_after_the_wait(tmp_path: Path)
 
 def test_a_batch_that_cannot_be_encoded_is_lost_and_the_next_is_not(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    origin, *others = ended()
-    one.record((origin, "no time", *others[1:]))  # what a fault of ours might bring
+    one.observe_call(replace(ended(), sent_at="no time"))  # what a fault of ours might bring
     one.flush()
-    one.record(ended("next"))
+    one.observe_call(ended("next"))
     one.flush()
     assert [call.tool for call in all_calls(tmp_path)] == ["next"]
     assert (one.lost, one.problem) == (1, None)
@@ -373,7 +373,7 @@ def given_out() -> int:
 def test_a_look_at_the_size_frees_the_pages_that_the_database_keeps(tmp_path: Path) -> None:
     one = recorder(tmp_path)
     for number in range(module.SWEEP_CALLS - 1):
-        one.record(ended(f"tool-{number % 50}", session=f"{number // 100:032}"))
+        one.observe_call(ended(f"tool-{number % 50}", session=f"{number // 100:032}"))
     one.flush()
     kept = given_out()
     one._next_sweep = 0.0
@@ -384,12 +384,12 @@ def test_a_look_at_the_size_frees_the_pages_that_the_database_keeps(tmp_path: Pa
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc tells")
 def test_batches_of_every_size_take_no_memory_for_good(tmp_path: Path) -> None:
     one = recorder(tmp_path)
-    one.record(ended())
+    one.observe_call(ended())
     one.flush()
     before = given_out()
     for size in range(1, 130):
         for _ in range(size):
-            one.record(ended())
+            one.observe_call(ended())
         one.flush()
     one._next_sweep = 0.0
     one.flush()

@@ -11,7 +11,6 @@ from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import Contents
 from lm_tools_bridge.recorder.content_rules import ALL, ContentRule
 from lm_tools_bridge.recorder.database import open_to_write
-from lm_tools_bridge.recorder.stored_contents import MAX_BYTES, capture
 from manager.call_observer import CallDetails
 from support.recorded_calls import DAY_S, WALL, Clock, ended, file, log_of, recorder
 
@@ -27,7 +26,7 @@ def with_contents(arguments: bytes, answer: bytes, *, is_cut: bool = False) -> C
 
 def stored(folder: Path, arguments: bytes, answer: bytes) -> Contents:
     one = recorder(folder)
-    one.record(ended(arguments=arguments, details=with_contents(arguments, answer)))
+    one.observe_call(ended(arguments=arguments, details=with_contents(arguments, answer)))
     one.flush()
     with log_of(folder) as log:
         found = log.contents(1)
@@ -60,29 +59,22 @@ def test_secrets_never_reach_the_file(tmp_path: Path) -> None:
         assert secret not in name.read_bytes()
 
 
-def test_long_contents_are_cut_and_say_so() -> None:
-    kept = bytearray()
-    assert capture(kept, b"x" * MAX_BYTES)
-    assert not capture(kept, b"y")
-    assert len(kept) == MAX_BYTES
-
-
 def test_a_rule_takes_effect_without_a_restart_and_ends(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock)
     one.flush()
-    assert not one.contents
+    assert not one.workspaces_with_contents
     database = open_to_write(file(tmp_path))
     content_rules.set_rule(database, rule("site-1a2b", 3600))
     one.flush()
-    assert "site-1a2b" in one.contents
-    assert "other" not in one.contents
+    assert "site-1a2b" in one.workspaces_with_contents
+    assert "other" not in one.workspaces_with_contents
     clock.pass_time(3599)
     one.flush()
-    assert one.contents
+    assert one.workspaces_with_contents
     clock.pass_time(2)
     one.flush()
-    assert not one.contents
+    assert not one.workspaces_with_contents
     database.close()
     one.close()
 
@@ -97,7 +89,7 @@ def test_a_rule_ends_on_time_though_the_clock_is_set_back(tmp_path: Path) -> Non
     clock.monotonic += 3601
     clock.wall -= 7 * DAY_S
     one.flush()
-    assert not one.contents
+    assert not one.workspaces_with_contents
     database.close()
     one.close()
 
@@ -108,10 +100,10 @@ def test_a_rule_for_all_projects_and_its_end(tmp_path: Path) -> None:
     database = open_to_write(file(tmp_path))
     content_rules.set_rule(database, rule())
     one.flush()
-    assert "anything" in one.contents
+    assert "anything" in one.workspaces_with_contents
     assert content_rules.drop_rules(database, None) == 1
     one.flush()
-    assert not one.contents
+    assert not one.workspaces_with_contents
     database.close()
     one.close()
 
@@ -119,7 +111,7 @@ def test_a_rule_for_all_projects_and_its_end(tmp_path: Path) -> None:
 def test_contents_expire_before_their_calls(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock, contents_age_s=DAY_S)
-    one.record(ended(begun=999.0, arguments=b"{}", details=with_contents(b"{}", b"{}")))
+    one.observe_call(ended(begun=999.0, arguments=b"{}", details=with_contents(b"{}", b"{}")))
     one.flush()
     clock.pass_time(1.5 * DAY_S)
     one.flush()
@@ -133,14 +125,14 @@ def test_after_a_purge_nothing_is_left_in_the_file(tmp_path: Path, calls: bool) 
     one = recorder(tmp_path)
     for number in range(50):
         arguments = b'{"q":"a remarkable question %d"}' % number
-        one.record(ended("a-tool", arguments=arguments, details=with_contents(arguments, b"{}")))
+        one.observe_call(ended("a-tool", arguments=arguments, details=with_contents(arguments, b"{}")))
     one.flush()
     database = open_to_write(file(tmp_path))
     assert retention.purge(database, calls=calls) == (50 if calls else 0, 50)
     database.close()
     for name in file(tmp_path).parent.iterdir():
         assert b"remarkable" not in name.read_bytes()
-    one.record(ended("later"))
+    one.observe_call(ended("later"))
     one.flush()
     with log_of(tmp_path) as log:
         assert len(log.find(Filter(), 100)) == (1 if calls else 51)

@@ -34,11 +34,11 @@ def test_records_have_the_source_that_was_reported(tmp_path: Path) -> None:
         now=lambda: clock.monotonic,
     )
     one.start(lambda workspace: known.get(workspace, ()))
-    one.record(ended("git__log"))
+    one.observe_call(ended("git__log"))
     assert one.write_now(10)
     known["site-1a2b"] = SOURCES
     for tool in ("git__log", "lm_findFiles", "git__log"):
-        one.record(ended(tool))
+        one.observe_call(ended(tool))
     one.close()
     with log_of(tmp_path) as log:
         found = [call.source for call in log.find(Filter(), 9)]

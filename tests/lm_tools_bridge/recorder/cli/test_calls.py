@@ -331,8 +331,8 @@ def test_calls_that_were_only_counted_are_told() -> None:
 
 def test_names_are_completed_from_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = recorder(tmp_path)
-    one.record(ended("alpha"))
-    one.record(ended("beta"))
+    one.observe_call(ended("alpha"))
+    one.observe_call(ended("beta"))
     one.flush()
     one.close()
     monkeypatch.setenv("LMTB_STATE_DIR", str(tmp_path / "state"))
@@ -345,8 +345,8 @@ def test_calls_become_spans_of_their_clients_trace(tmp_path: Path) -> None:
     from lm_tools_bridge.recorder.cli.otlp import span_of
 
     one = recorder(tmp_path)
-    one.record(ended(outcome="error", trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
-    one.record(ended())
+    one.observe_call(ended(outcome="error", trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+    one.observe_call(ended())
     one.flush()
     one.close()
     with CallLog.open(tmp_path / "state" / "calls.sqlite3") as log:

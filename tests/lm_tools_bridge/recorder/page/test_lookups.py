@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calls")
     one = recorder(folder)
     for number in range(PAGE_CALLS + 1):
-        one.record(ended(f"tool-{number % 2}", outcome="error" if number == 3 else "ok"))
+        one.observe_call(ended(f"tool-{number % 2}", outcome="error" if number == 3 else "ok"))
     one.flush()
     return folder
 

@@ -11,7 +11,7 @@ from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.internal import ended_task
 from lm_tools_bridge.protocol.internal.ended_task import MAX_REPORTED, EndedTask
 from lm_tools_bridge.recorder.call_filter import Filter
-from manager.call_observer import EndedCall
+from manager.call_observer import NO_OBSERVER, EndedCall
 from manager.supervision.server.task_ends import BURST, LONGEST_S, PER_S, TaskEnds, ended_call
 from support.recorded_calls import WALL, Clock, log_of, recorder
 
@@ -39,7 +39,7 @@ def ends(calls: list[EndedCall], now: float = NOW) -> TaskEnds:
 def test_an_end_is_a_call_with_its_whole_duration(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock)
-    TaskEnds("shop-1a2b", one.record, lambda: clock.monotonic).report(
+    TaskEnds("shop-1a2b", one.observe_call, lambda: clock.monotonic).report(
         message(task(), task(outcome="error", code=-32050))
     )
     one.flush()
@@ -114,14 +114,14 @@ def test_other_notifications_are_ignored(other: bytes) -> None:
     [(NOW - 5, NOW + 90, 5.0), (NOW + 50, NOW + 90, 0.0), (NOW - 1, NOW - 3, 0.0), (0.0, NOW - 1, NOW - 1)],
 )
 def test_times_that_cannot_be_are_moved(begun: float, ended: float, took: float) -> None:
-    origin, _, _, ended_at, *_ = ended_call(task(begun=begun, ended=ended, source_s=1e9), "w", NOW)
-    assert ended_at - origin.begun == pytest.approx(took)
-    assert ended_at <= NOW
+    call = ended_call(task(begun=begun, ended=ended, source_s=1e9), "w", NOW)
+    assert call.ended_at - call.origin.begun == pytest.approx(took)
+    assert call.ended_at <= NOW
 
 
 def test_no_task_takes_for_ever() -> None:
-    origin, _, _, ended_at, *_ = ended_call(task(begun=0.0, ended=1e9), "w", 1e9)
-    assert ended_at - origin.begun == LONGEST_S
+    call = ended_call(task(begun=0.0, ended=1e9), "w", 1e9)
+    assert call.ended_at - call.origin.begun == LONGEST_S
 
 
 def test_a_server_cannot_flood_the_recorder() -> None:
@@ -137,5 +137,5 @@ def test_a_server_cannot_flood_the_recorder() -> None:
     assert len(calls) == BURST + PER_S
 
 
-def test_without_a_recorder_reports_are_ignored() -> None:
-    TaskEnds("shop-1a2b", None).report(message(task()))
+def test_reports_that_nobody_observes_are_ignored() -> None:
+    TaskEnds("shop-1a2b", NO_OBSERVER.observe_call).report(message(task()))

@@ -1,4 +1,4 @@
-"""Reads what options about recorded calls are given: ids, lengths of time, moments, milliseconds."""
+"""Reads what options about recorded calls are given: ids, moments, milliseconds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.text.moments import moment_of, seconds_of
+from lm_tools_bridge.text.moments import moment_of
 
 LARGEST_ID: Final = 2**53
 """Higher than any id that a call can have."""
-_LONGEST_S: Final = 36_500 * 86_400.0
 _MOST_MS: Final = 1e9
 
 
@@ -42,19 +41,6 @@ class Milliseconds(click.ParamType[float]):
         if not 0 <= milliseconds <= _MOST_MS:
             self.fail(f"{value!r} is no number of milliseconds, such as 200", param, ctx)
         return milliseconds
-
-
-class Length(click.ParamType[float]):
-    """A length of time in seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds of a text."""
-        seconds = value if isinstance(value, float) else seconds_of(str(value))
-        if seconds is None or not 0 < seconds <= _LONGEST_S:
-            self.fail(f"{value!r} is no length of time, such as 30s, 5m, 2h or 3d", param, ctx)
-        return seconds
 
 
 class Moment(click.ParamType[int]):

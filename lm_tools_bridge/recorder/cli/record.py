@@ -15,11 +15,11 @@ from lm_tools_bridge.machine.files.disk_errors import worded
 from lm_tools_bridge.machine.files.private_files import UnsafePathError
 from lm_tools_bridge.recorder import content_rules, retention
 from lm_tools_bridge.recorder.cli.options import OFF, are_recorded, open_log, step_after
-from lm_tools_bridge.recorder.cli.parameter_types import Length
 from lm_tools_bridge.recorder.cli.projects import project_named
 from lm_tools_bridge.recorder.content_rules import ALL, ContentRule
 from lm_tools_bridge.recorder.database import open_to_write
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.length import Length
 from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Fact, FactList, Note
 from manager.cli.completion import suggestions

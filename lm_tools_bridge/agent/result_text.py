@@ -41,13 +41,13 @@ def _block(block: Mapping[str, Any]) -> str:
     if kind == "resource" and isinstance(resource := block.get("resource"), Mapping):
         if "text" in resource:
             return str(resource["text"])
-        return _named(kind, resource, resource.get("blob"))
+        return _block_note(kind, resource, resource.get("blob"))
     if kind == "resource_link":
         return f"[resource_link {block.get('uri', '')}]"
-    return _named(kind, block, block.get("data"))
+    return _block_note(kind, block, block.get("data"))
 
 
-def _named(kind: str, block: Mapping[str, Any], encoded: object) -> str:
+def _block_note(kind: str, block: Mapping[str, Any], encoded: object) -> str:
     """A block that is not text, such as `[image image/png, 12 KB]`."""
     name = f"{kind} {block.get('mimeType', '')}".strip()
     if not isinstance(encoded, str):

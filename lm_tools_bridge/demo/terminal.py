@@ -27,7 +27,7 @@ def answer_at_terminal(command: list[str], environ: dict[str, str], question: st
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             ready, _, _ = select.select([ours], [], [], 0.5)
-            chunk = _read(ours) if ready else None
+            chunk = _read_terminal(ours) if ready else None
             if chunk == b"" or (chunk is None and program.poll() is not None):
                 program.wait(PATIENCE_S)
                 return printed.decode("utf-8", "replace").replace("\r\n", "\n").strip()
@@ -42,7 +42,7 @@ def answer_at_terminal(command: list[str], environ: dict[str, str], question: st
         os.close(ours)
 
 
-def _read(descriptor: int) -> bytes:
+def _read_terminal(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65536)
     except OSError:  # EIO: on Linux, the other side of the terminal has been closed

@@ -183,7 +183,7 @@ def _port(situation: Situation) -> Iterator[Finding]:
             yield Finding(Level.WARN, "port", text, _port_cure(situation.paths))
         else:
             yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
-    elif (holder_of_port := _taken("127.0.0.1", port)) is None:
+    elif (holder_of_port := _port_holder("127.0.0.1", port)) is None:
         yield Finding(Level.OK, "port", f"127.0.0.1:{port} is free")
     elif holder_of_port.kind == "listener" and (holder := manager_on(port) or extension_on(port)) is not None:
         who, hint = holder
@@ -228,7 +228,7 @@ def _other_loopback(situation: Situation) -> Iterator[Finding]:
     if situation.port is None:
         return
     try:
-        holder_of_port = _taken("::1", situation.port)
+        holder_of_port = _port_holder("::1", situation.port)
     except OSError:
         return  # no IPv6 here, so nobody listens
     own = situation.status.get("pid") if situation.status else None
@@ -242,7 +242,7 @@ def _other_loopback(situation: Situation) -> Iterator[Finding]:
     yield Finding(Level.WARN, "localhost", str(holder_of_port), hint)
 
 
-def _taken(host: str, port: int) -> PortTaken | None:
+def _port_holder(host: str, port: int) -> PortTaken | None:
     """The holder of a port, found by binding it for a moment."""
     result = asyncio.run(
         bind_fixed(

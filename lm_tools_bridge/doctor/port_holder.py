@@ -33,9 +33,9 @@ def manager_on(port: int) -> tuple[str, str] | None:
 
     The caller has found none by the paths of this environment.
     """
-    if _asked(port, "/mcp/health") != {"ok": True}:
+    if _ask_object(port, "/mcp/health") != {"ok": True}:
         return None
-    status = _asked(port, "/mcp/status")
+    status = _ask_object(port, "/mcp/status")
     pid, version = status.get("pid"), status.get("version")
     if not _is_ours(status) or not isinstance(pid, int):
         return None
@@ -45,7 +45,7 @@ def manager_on(port: int) -> tuple[str, str] | None:
 
 def extension_on(port: int) -> tuple[str, str] | None:
     """Which part of the extension serves on this port, and what to change; None for other programs."""
-    status = _asked(port, "/mcp/status")
+    status = _ask_object(port, "/mcp/status")
     instances = status.get("instanceDetails")
     if isinstance(instances, list) and "version" in status and not _is_ours(status):
         folders = [
@@ -53,7 +53,7 @@ def extension_on(port: int) -> tuple[str, str] | None:
         ]
         text = f"the manager of the VS Code extension LM Tools Bridge{_of(folders)}"
         return text, _MANAGER
-    health = _asked(port, "/mcp/health")
+    health = _ask_object(port, "/mcp/health")
     if isinstance(health.get("workspaceFolders"), list) and isinstance(health.get("toolNames"), list):
         return f"a VS Code window with the extension LM Tools Bridge{_of(list(_folders(health)))}", _WINDOW
     return None
@@ -77,7 +77,7 @@ def _folders(window: Mapping[str, Any]) -> Iterator[str]:
             yield path
 
 
-def _asked(port: int, path: str) -> Mapping[str, Any]:
+def _ask_object(port: int, path: str) -> Mapping[str, Any]:
     """The JSON object at a path; an empty one for any other answer. Takes at most `ANSWER_S`."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     timer: threading.Timer | None = None

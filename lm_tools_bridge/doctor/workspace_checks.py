@@ -63,11 +63,11 @@ def sources(situation: Situation) -> Iterator[Finding]:
         yield Finding(
             Level.OK,
             "sources",
-            _counted([row for instance in servers for row in objects(instance, "sources")]),
+            _count_sources([row for instance in servers for row in objects(instance, "sources")]),
         )
 
 
-def _counted(rows: list[Mapping[str, Any]]) -> str:
+def _count_sources(rows: list[Mapping[str, Any]]) -> str:
     """How many sources there are, and those that are neither healthy nor a problem of their own."""
     if not rows:
         return "the running workspaces have not reported theirs yet; lmtb servers asks them"

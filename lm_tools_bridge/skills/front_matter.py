@@ -153,7 +153,7 @@ class _Reader:
                 raise InvalidFrontMatter(line, "a key must be a text")
             key = _encodable(following)
             if key in mapping.values:
-                raise InvalidFrontMatter(line, f"the key {_shown(key)} is there twice")
+                raise InvalidFrontMatter(line, f"the key {_quoted_text(key)} is there twice")
             mapping.values[key] = self._value(self._next(), depth + 1)
             mapping.lines[key] = line
         return mapping
@@ -168,7 +168,7 @@ def _events(text: str) -> Iterator[Event]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
-        reason = _shown(error.problem or "it cannot be parsed")
+        reason = _quoted_text(error.problem or "it cannot be parsed")
         raise InvalidFrontMatter(line, f"the front matter is not valid YAML: {reason}") from None
     except yaml.YAMLError:
         reason = "it contains a character that YAML does not allow"
@@ -186,7 +186,7 @@ def _scalar(event: ScalarEvent) -> Any:
         value = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         if not -_MAX_INT <= value < _MAX_INT:
             raise InvalidFrontMatter(
-                _line(event), f"the number {_shown(text)} is too large; put it in quotes"
+                _line(event), f"the number {_quoted_text(text)} is too large; put it in quotes"
             )
         return value
     if _NOT_FINITE.fullmatch(text):
@@ -195,7 +195,7 @@ def _scalar(event: ScalarEvent) -> Any:
         number = float(text)
         if not math.isfinite(number):
             raise InvalidFrontMatter(
-                _line(event), f"the number {_shown(text)} is too large; put it in quotes"
+                _line(event), f"the number {_quoted_text(text)} is too large; put it in quotes"
             )
         return number
     return text
@@ -220,6 +220,6 @@ def _line(event: Event) -> int:
     return 1 if mark is None else int(mark.line) + 1
 
 
-def _shown(text: str) -> str:
+def _quoted_text(text: str) -> str:
     printable = "".join(character if character.isprintable() else "�" for character in text)
     return printable if len(printable) <= _MAX_SHOWN else printable[: _MAX_SHOWN - 1] + "…"

@@ -109,7 +109,7 @@ def read(
         return Reading(None, None, skill_files.problem, is_settled=True)  # nothing of it is read
     now = wall_ns()
     try:
-        skill, item = _read(skill_files, owner_uri, place)
+        skill, item = _read_files(skill_files, owner_uri, place)
     except Unreadable as error:
         return Reading(None, None, str(error), is_settled=False)
     except InvalidFrontMatter as invalid:
@@ -122,7 +122,7 @@ def _is_settled(skill_files: FoundSkill, now: int) -> bool:
     return all(is_settled(file.identity, now) for file in skill_files.files)
 
 
-def _read(skill_files: FoundSkill, owner_uri: str, place: str) -> tuple[Skill, TrustItem]:
+def _read_files(skill_files: FoundSkill, owner_uri: str, place: str) -> tuple[Skill, TrustItem]:
     folder_uri = owner_uri + "/".join(map(_quoted, skill_files.relative.split("/")))
     files, contents = [], {}
     front: dict[str, Any] | None = None

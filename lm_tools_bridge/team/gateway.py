@@ -112,9 +112,9 @@ class Gateway:
         except AnswerLost as lost:
             return _refused(message, refusals.lost(use.offer, str(lost)))
         if len(body) < _AT_ONCE_BYTES:
-            tools, answer = _read(bytes(body), call.host, use.offer)
+            tools, answer = _read_answer(bytes(body), call.host, use.offer)
         else:  # takes a while, and others' calls go on meanwhile
-            tools, answer = await asyncio.to_thread(_read, bytes(body), call.host, use.offer)
+            tools, answer = await asyncio.to_thread(_read_answer, bytes(body), call.host, use.offer)
         if tools is not None:
             self._remember((use.offer, call.host), tools, is_first=b'"cursor"' not in message.params)
         return _json(200, answer)
@@ -131,7 +131,7 @@ class Gateway:
             del self._repeatable[next(iter(self._repeatable))]
 
 
-def _read(body: bytes, host: str, offer: str) -> tuple[Mapping[str, ListedTool] | None, bytes]:
+def _read_answer(body: bytes, host: str, offer: str) -> tuple[Mapping[str, ListedTool] | None, bytes]:
     return listed_tools(body), marked(names.TOOLS_LIST, body, host, offer)
 
 

@@ -77,12 +77,12 @@ def _facts(manager: Mapping[str, Any], waiting: Sequence[Mapping[str, Any]]) -> 
     rate, cpu = manager["callsPerSec"], manager["cpuPercent"]
     used = [size(manager["rssBytes"]), None if cpu is None else f"{cpu:.1f} % of a processor"]
     calls = [
-        f"{_shown(manager['inFlight'])} running",
+        f"{_rounded_number(manager['inFlight'])} running",
         *([] if rate is None else [f"{rate:.1f} a second"]),
     ]
     clients = (
-        f"{_shown(manager['connectedClients'])} connected, "
-        f"{_shown(manager['sessions'])} sessions, {_shown(manager['streams'])} streams"
+        f"{_rounded_number(manager['connectedClients'])} connected, "
+        f"{_rounded_number(manager['sessions'])} sessions, {_rounded_number(manager['streams'])} streams"
     )
     used_text = ", ".join(part for part in used if part) or "-"
     return FactList(
@@ -103,7 +103,7 @@ def _needs(waiting: Sequence[Mapping[str, Any]]) -> list[Fact]:
     return [Fact("needs you", f"{waiting[0]['text']}: {waiting[0]['next_step']}{more}", Tone.WARN)]
 
 
-def _shown(number: object) -> object:
+def _rounded_number(number: object) -> object:
     return "-" if number is None else number
 
 

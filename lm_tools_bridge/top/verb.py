@@ -46,7 +46,8 @@ def top(once: bool, interval: float, bell: bool, as_json: bool) -> None:
     """
     rings = bell and sys.stdout.isatty()
     frames = _Frames(
-        Sampler(Control(user_paths().control_socket, _ANSWER_S), usage_of), Bell(_write) if rings else None
+        Sampler(Control(user_paths().control_socket, _ANSWER_S), usage_of),
+        Bell(_write_text) if rings else None,
     )
     if once or not (as_json or sys.stdout.isatty()):
         with explained():
@@ -95,7 +96,7 @@ class _Frames:
         return lambda height: views(new_frame, height)
 
 
-def _write(text: str) -> None:
+def _write_text(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -74,7 +74,7 @@ class Lock:
             descriptor, held = (open_lock_file(path) if held is None else held), None
             if not _try_lock(descriptor):
                 try:
-                    return _read(descriptor)
+                    return _read_holder(descriptor)
                 finally:
                     os.close(descriptor)
             if _is_still(path, descriptor):
@@ -91,7 +91,7 @@ class Lock:
         except OSError:
             return None
         try:
-            return None if _try_lock(descriptor) else _read(descriptor)
+            return None if _try_lock(descriptor) else _read_holder(descriptor)
         finally:
             os.close(descriptor)
 
@@ -142,7 +142,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _read(descriptor: int) -> LockHolder:
+def _read_holder(descriptor: int) -> LockHolder:
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         about = json.loads(os.read(descriptor, _MAX_DESCRIPTION_BYTES).split(b"\n", 1)[0])

@@ -80,7 +80,7 @@ class Session:
 
     def note_initialized(self, request: Request, response: UpstreamResponse, answer: bytes) -> None:
         """Keep the session that the response to the client's `initialize` opened."""
-        opened = _opened(response, answer)
+        opened = _opened_session(response, answer)
         if opened is None:
             return
         self.opened, self._params = opened, request.params
@@ -120,7 +120,7 @@ class Session:
             body = _own(names.INITIALIZE, self._params)
             response = await self._manager.send(self.message(body, None))
             answer = await response_in(response)
-            opened = _opened(response, answer)
+            opened = _opened_session(response, answer)
             if opened is None:
                 raise RefusedError(_error_in(answer, response.head.status))
             await self._post(jsonrpc.notification(names.INITIALIZED), opened)
@@ -211,7 +211,7 @@ def _error_in(answer: bytes, status: int) -> bytes:
     return jsonrpc.bytes_of(error)
 
 
-def _opened(response: UpstreamResponse, answer: bytes) -> Opened | None:
+def _opened_session(response: UpstreamResponse, answer: bytes) -> Opened | None:
     """The session that a response to `initialize` opened, None if it opened none."""
     identity = response.head.header(headers.SESSION.encode())
     result = jsonrpc.members_of(answer).get("result")

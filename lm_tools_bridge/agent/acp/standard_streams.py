@@ -27,7 +27,7 @@ async def protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     Raises:
         NoPipe: they cannot be waited for.
     """
-    input_pipe, output_pipe = _taken(_IN, "rb"), _taken(_OUT, "wb")
+    input_pipe, output_pipe = _take_stream(_IN, "rb"), _take_stream(_OUT, "wb")
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, _IN)
     os.close(null)
@@ -45,6 +45,6 @@ async def protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
 
 
-def _taken(number: int, mode: str) -> IO[bytes]:
+def _take_stream(number: int, mode: str) -> IO[bytes]:
     """A copy of a descriptor that no started program gets."""
     return os.fdopen(os.dup(number), mode, buffering=0)

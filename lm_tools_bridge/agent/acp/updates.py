@@ -126,10 +126,10 @@ def joined(first: Update, second: Update) -> Update | None:
 def history(messages: Sequence[Message], looks: Looks) -> Iterator[Update]:
     """The updates that show a saved history again."""
     for message in messages:
-        yield from _shown(message, looks)
+        yield from _updates_of(message, looks)
 
 
-def _shown(message: Message, looks: Looks) -> Iterable[Update]:
+def _updates_of(message: Message, looks: Looks) -> Iterable[Update]:
     match message:
         case UserMessage(text):
             return [update_user_message_text(sound(text))]

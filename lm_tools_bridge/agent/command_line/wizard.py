@@ -51,14 +51,14 @@ async def configure(screen: Screen, config_file: Path, arguments: Arguments, mod
         answer = await screen.ask(Question(f"Take over {old}? ([y]/n): "))
         if answer is not None and answer.strip().lower() in _YES:
             return await _imported(screen, config_file, old)
-    changes = await _asked(screen, loaded.settings, models_of)
+    changes = await _ask_choices(screen, loaded.settings, models_of)
     if changes is None:
         screen.notice(f"nothing was changed; the settings are in [agent] of {config_file}")
         return 1
     return await _saved(screen, config_file, changes)
 
 
-async def _asked(
+async def _ask_choices(
     screen: Screen, settings: AgentSettings, models_of: ModelsOf
 ) -> dict[tuple[str, ...], Any] | None:
     """What a person chooses; None if nobody answers."""
@@ -75,7 +75,7 @@ async def _asked(
     name = provider.lower()
     changes: dict[tuple[str, ...], Any] = {("default_provider",): name}
     if name != MANUAL:
-        models = await _listed(screen, name, models_of)
+        models = await _show_models(screen, name, models_of)
         model = await _answer(screen, f"Model of {name}", settings.model.get(name, ""))
         if model is None:
             return None
@@ -94,7 +94,7 @@ async def _asked(
     return changes
 
 
-async def _listed(screen: Screen, name: str, models_of: ModelsOf) -> Sequence[str]:
+async def _show_models(screen: Screen, name: str, models_of: ModelsOf) -> Sequence[str]:
     """The models of a provider, which are shown; none if it does not tell them now, which is no fault."""
     try:
         models = await models_of(name)

@@ -86,7 +86,7 @@ class Toolbox:
     async def refresh(self) -> list[Tool]:
         """List the tools of all sources again; returns what the model is offered, under its names."""
         active = [source for source in self.sources if source.name not in self._off]
-        lists = await asyncio.gather(*map(_listed, active))
+        lists = await asyncio.gather(*map(_list_tools, active))
         pairs = [
             (source, tool)
             for source, tools in zip(active, lists, strict=True)
@@ -188,7 +188,7 @@ class Toolbox:
         return NotFound(text + did_you_mean(name, callable_names, count=_NEAR))
 
 
-async def _listed(source: ToolSource) -> Sequence[Tool]:
+async def _list_tools(source: ToolSource) -> Sequence[Tool]:
     try:
         async with asyncio.timeout(LIST_S):
             return await source.list_tools()

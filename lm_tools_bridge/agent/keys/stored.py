@@ -90,7 +90,7 @@ class StoredKeys:
         for polls_left in range(polls, -1, -1):
             for file in sorted(self._folder.glob("*.json")):
                 with contextlib.suppress(_Unreachable):
-                    return await _asked(file, method, params, self._answer_s)
+                    return await _ask_channel(file, method, params, self._answer_s)
             if polls_left:
                 await self._pause(_POLL_S)
         raise KeySourceFailed(
@@ -98,7 +98,7 @@ class StoredKeys:
         )
 
 
-async def _asked(file: Path, method: str, params: dict[str, str], answer_s: float) -> Any:
+async def _ask_channel(file: Path, method: str, params: dict[str, str], answer_s: float) -> Any:
     """The result of one request on the channel that this file names.
 
     Raises:

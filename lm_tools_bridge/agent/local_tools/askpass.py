@@ -121,18 +121,18 @@ async def askpass_channel(password: str) -> AsyncIterator[AskpassChannel]:
 def _prepare(private: PrivateFolder) -> None:
     """Write the two programs: ours that asks the socket, and a `sudo` that asks ours."""
     private.open()
-    _write(private.path / _PROGRAM, f"exec {shlex.join(_program(private.path))}")
+    _write_line(private.path / _PROGRAM, f"exec {shlex.join(_program(private.path))}")
     real = shutil.which(_SUDO)
     if real is not None:
         asks = shlex.quote(str(private.path / _PROGRAM))
-        _write(private.path / _SUDO, f'SUDO_ASKPASS={asks} exec {shlex.quote(real)} -A "$@"')
+        _write_line(private.path / _SUDO, f'SUDO_ASKPASS={asks} exec {shlex.quote(real)} -A "$@"')
 
 
 def _program(folder: Path) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _CLIENT, str(folder / SOCKET)]
 
 
-def _write(path: Path, line: str) -> None:
+def _write_line(path: Path, line: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
     with os.fdopen(descriptor, "w") as file:
         file.write(f"#!/bin/sh\n{line}\n")

@@ -66,7 +66,7 @@ async def _watched_command(
     if started is not None:
         started.set_result(process.pid)
     output, is_late = OutputBuffer(), False
-    reading = asyncio.create_task(_read(process, output), name="output of a command")
+    reading = asyncio.create_task(_read_output(process, output), name="output of a command")
     try:
         try:
             async with asyncio.timeout(limit_s):
@@ -82,7 +82,7 @@ async def _watched_command(
     return CommandEnd(output.text(), None if is_late else process.returncode, limit_s)
 
 
-async def _read(process: asyncio.subprocess.Process, output: OutputBuffer) -> None:
+async def _read_output(process: asyncio.subprocess.Process, output: OutputBuffer) -> None:
     assert process.stdout is not None  # noqa: S101  narrows the type
     while chunk := await process.stdout.read(_CHUNK):
         output.add(chunk)

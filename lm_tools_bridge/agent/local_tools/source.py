@@ -97,7 +97,9 @@ class LocalTools:
             return refused
         try:
             if becomes_root(command) is Root.NO:
-                return _ended(await run_command(command, self._workspace, limit_s, self._variables(), None))
+                return _outcome_of_end(
+                    await run_command(command, self._workspace, limit_s, self._variables(), None)
+                )
             return await self._run_as_root(command, limit_s)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -111,14 +113,14 @@ class LocalTools:
             async with askpass_channel(password) as channel:
                 variables = {**self._variables(), **channel.variables}
                 end = await run_command(command, self._workspace, limit_s, variables, channel.session)
-        return _ended(end, password)
+        return _outcome_of_end(end, password)
 
     def _variables(self) -> dict[str, str]:
         """The variables that the user passes on to commands by name."""
         return {name: os.environ[name] for name in self._variable_names if name in os.environ}
 
 
-def _ended(end: CommandEnd, *secrets: str) -> Outcome:
+def _outcome_of_end(end: CommandEnd, *secrets: str) -> Outcome:
     return text_outcome(mask(end.text, secrets), is_error=end.failed)
 
 

@@ -66,15 +66,15 @@ def failed_outcome(failure: Undelivered | Refused | AnswerLost) -> Outcome:
     """The outcome of a call without a response."""
     if isinstance(failure, AnswerLost):
         step = Reason.ANSWER_LOST.next_step
-        return _failed(str(failure), step, Reason.ANSWER_LOST.code)
+        return _failed_outcome(str(failure), step, Reason.ANSWER_LOST.code)
     step = "run lmtb up, then call again" if isinstance(failure, Undelivered) else "run lmtb doctor"
-    return _failed(str(failure), step, None, delivered=False)
+    return _failed_outcome(str(failure), step, None, delivered=False)
 
 
 def late_outcome(seconds: float) -> Outcome:
     """The outcome of a call that took too long and was cancelled."""
     step = "check whether the call took effect; ask for less in one call, or raise tool_s in [agent]"
-    return _failed(f"no result within {seconds:g} s", step, Reason.CALL_TIMED_OUT.code)
+    return _failed_outcome(f"no result within {seconds:g} s", step, Reason.CALL_TIMED_OUT.code)
 
 
 def tools_of(result: Mapping[str, Any]) -> Iterator[Tool]:
@@ -92,6 +92,6 @@ def tools_of(result: Mapping[str, Any]) -> Iterator[Tool]:
         )
 
 
-def _failed(cause: str, step: str, code: int | None, *, delivered: bool = True) -> Outcome:
+def _failed_outcome(cause: str, step: str, code: int | None, *, delivered: bool = True) -> Outcome:
     text = f"Error: Tool call failed: {cause}. Next step: {step}"
     return text_outcome(text, is_error=True, code=code, delivered=delivered)

@@ -105,12 +105,12 @@ class Session:
                 async for answer in received:
                     if isinstance(jsonrpc.parse(answer), jsonrpc.Response):
                         break
-            opened = _opened(response.headers.get(headers.SESSION), answer)
+            opened = _opened_session(response.headers.get(headers.SESSION), answer)
         await self.notify(jsonrpc.notification(names.INITIALIZED), opened)
         return opened
 
 
-def _opened(identity: str | None, answer: bytes) -> Opened:
+def _opened_session(identity: str | None, answer: bytes) -> Opened:
     members = jsonrpc.members_of(answer)
     result = jsonrpc.members_of(members.get("result", b""))
     revision = jsonrpc.text_of(result.get("protocolVersion", b""))

@@ -63,11 +63,11 @@ def load(path: Path) -> Loaded:
 
 
 def _loaded(path: Path, content: bytes) -> Loaded:
-    settings, problems = _read(path, content)
+    settings, problems = _read_settings(path, content)
     return Loaded(settings, tuple(str(problem) for problem in problems))
 
 
-def _read(path: Path, content: bytes) -> tuple[AgentSettings, Sequence[_Problem | str]]:
+def _read_settings(path: Path, content: bytes) -> tuple[AgentSettings, Sequence[_Problem | str]]:
     try:
         document = parse_toml(content.decode())
     except (ValueError, RecursionError) as error:
@@ -176,7 +176,7 @@ def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
         except (TOMLKitError, tomllib.TOMLDecodeError, TooManyKeysError, TypeError) as error:
             raise NotEditable(f"{path} cannot be changed: {printable(error)}") from error
         content = tomlkit.dumps(document).encode()
-        for problem in _read(path, content)[1]:
+        for problem in _read_settings(path, content)[1]:
             if not isinstance(problem, _Problem):
                 raise NotEditable(problem)
             if _is_about(problem.name, changes):

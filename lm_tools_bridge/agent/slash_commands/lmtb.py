@@ -21,12 +21,12 @@ async def answer_of(folder: Path, *words: str) -> dict[str, Any]:
             *command, cwd=folder, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, limit=_MOST_BYTES
         )
     except OSError as error:
-        return _failed(f"lmtb cannot be run: {error.strerror or error}")
+        return _failed_answer(f"lmtb cannot be run: {error.strerror or error}")
     try:
         async with asyncio.timeout(_LONGEST_S):
             printed, _ = await process.communicate()
     except TimeoutError:
-        return _failed(f"lmtb {words[0]} gave no answer within {_LONGEST_S:g} s")
+        return _failed_answer(f"lmtb {words[0]} gave no answer within {_LONGEST_S:g} s")
     finally:
         if process.returncode is None:
             process.kill()
@@ -34,8 +34,8 @@ async def answer_of(folder: Path, *words: str) -> dict[str, Any]:
     try:
         answer = json.loads(printed)
     except ValueError:
-        return _failed(f"lmtb {words[0]} gave no answer")
-    return answer if isinstance(answer, dict) else _failed(f"lmtb {words[0]} gave no answer")
+        return _failed_answer(f"lmtb {words[0]} gave no answer")
+    return answer if isinstance(answer, dict) else _failed_answer(f"lmtb {words[0]} gave no answer")
 
 
 def problem_of(answer: dict[str, Any]) -> str | None:
@@ -48,5 +48,5 @@ def problem_of(answer: dict[str, Any]) -> str | None:
     return f"{message}; {step}" if step else message
 
 
-def _failed(message: str) -> dict[str, Any]:
+def _failed_answer(message: str) -> dict[str, Any]:
     return {"ok": False, "error": {"message": message}}

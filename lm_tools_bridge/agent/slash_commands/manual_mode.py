@@ -35,10 +35,10 @@ async def manual_input(session: Session, text: str) -> None:
             hint = did_you_mean(word, names)
             session.screen.notice(f"there is no tool {word}{hint}; Enter lists them", Tone.WARNING)
             return
-        await _chosen(session, name, argument)
+        await _run_chosen_tool(session, name, argument)
 
 
-async def _chosen(session: Session, name: str, typed: str) -> None:
+async def _run_chosen_tool(session: Session, name: str, typed: str) -> None:
     offer = next(candidate for candidate in session.toolbox.offers if candidate.name == name)
     if not typed and offer.tool.input_schema.get("properties"):
         answer = await session.screen.ask(Question(f"Arguments of {name}: "))

@@ -185,7 +185,7 @@ def write_all(files: Sequence[Planned]) -> dict[Path, list[Path]] | Refusal:
     new_folders: dict[Path, list[Path]] = {}
     for number, planned in enumerate(files):
         try:
-            written = _write(planned)
+            written = _write_planned(planned)
         except BaseException:  # Ctrl-C
             _roll_back(files[: number + 1], new_folders)
             raise
@@ -196,7 +196,7 @@ def write_all(files: Sequence[Planned]) -> dict[Path, list[Path]] | Refusal:
     return new_folders
 
 
-def _write(planned: Planned) -> list[Path] | Refusal:
+def _write_planned(planned: Planned) -> list[Path] | Refusal:
     if planned.after is not None:
         return file_access.replace(planned.state, Change(planned.state.content, planned.after))
     return file_access.delete(planned.state, list(planned.folders)) or []
@@ -226,4 +226,4 @@ def _restored(now: FileState, planned: Planned, folders: Sequence[Path]) -> list
         return Refusal(
             "changed_meanwhile", f"{now.path} was changed by another program meanwhile", "try again"
         )
-    return _write(Planned(now, planned.state.content, tuple(folders)))
+    return _write_planned(Planned(now, planned.state.content, tuple(folders)))

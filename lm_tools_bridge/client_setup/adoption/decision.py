@@ -88,7 +88,7 @@ def decide(
     present = _present(texts.get(target, ""), target)
     if isinstance(present, Refusal):
         return present
-    entries = _listed(texts, files)
+    entries = _list_entries(texts, files)
     if isinstance(entries, Refusal):
         return entries
     return _Decision(target, present, entries, names).adoption(contents, texts)
@@ -108,7 +108,7 @@ def _present(text: str, target: str) -> list[str] | Refusal:
     return [namespace_of(str(entry.get("namespace", ""))) for entry in entries]
 
 
-def _listed(
+def _list_entries(
     texts: Mapping[str, str], files: Sequence[ServersFile]
 ) -> list[tuple[ServersFile, str, Any]] | Refusal:
     """Every entry of the clients' files, in their order."""

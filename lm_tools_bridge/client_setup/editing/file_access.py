@@ -60,7 +60,7 @@ def read(path: Path, *, is_linkable: bool = True) -> FileState | Refusal:
     try:
         target = Path(os.path.realpath(path, strict=path.is_symlink())) if is_linkable else path
         with project_file.held(target.parent) as folder:
-            return _read(FileState(path, target, None, is_linkable=is_linkable), folder)
+            return _read_held(FileState(path, target, None, is_linkable=is_linkable), folder)
     except FileNotFoundError:
         if not path.is_symlink():
             return FileState(path, target, None, is_linkable=is_linkable)
@@ -77,7 +77,7 @@ def read_again(state: FileState) -> FileState | Refusal:
     return read(state.path, is_linkable=state.is_linkable)
 
 
-def _read(state: FileState, folder: HeldFolder) -> FileState | Refusal:
+def _read_held(state: FileState, folder: HeldFolder) -> FileState | Refusal:
     status = folder.status(state.target.name)
     if status is None:
         return replace_members(state, folder=folder.identity)

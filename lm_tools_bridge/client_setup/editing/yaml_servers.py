@@ -29,7 +29,7 @@ def value_at(text: str, path: Sequence[str]) -> Any | Problem:
             return value
         if not isinstance(value, dict):
             return FormProblem("not_an_object", f"{'.'.join(path[:depth]) or 'the file'} is not an object")
-        value = _named(value.get(key))
+        value = _servers_by_name(value.get(key))
     return value
 
 
@@ -152,7 +152,7 @@ def _index(servers: Any, name: str) -> int | None:
     return next(indexes, None)
 
 
-def _named(value: Any) -> Any:
+def _servers_by_name(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     objects = (item for item in value if isinstance(item, dict) and isinstance(item.get("name"), str))

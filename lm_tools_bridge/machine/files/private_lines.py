@@ -21,12 +21,12 @@ def append_line(file: Path, line: str, most: int | None = None) -> None:
         OSError, private_files.UnsafePathError: it cannot be written.
     """
     make_private(file.parent)
-    descriptor = _opened(file)
+    descriptor = _open_file(file)
     try:
         if most is not None and os.fstat(descriptor).st_size + len(line) > most:
             os.close(descriptor)
             file.replace(file.with_name(f"{file.name}.1"))
-            descriptor = _opened(file)
+            descriptor = _open_file(file)
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
             os.fchmod(descriptor, 0o600)
         os.write(descriptor, line.encode(errors="replace") + b"\n")
@@ -34,5 +34,5 @@ def append_line(file: Path, line: str, most: int | None = None) -> None:
         os.close(descriptor)
 
 
-def _opened(file: Path) -> int:
+def _open_file(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

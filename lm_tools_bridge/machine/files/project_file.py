@@ -120,7 +120,7 @@ def held(folder: Path, make: int | None = None) -> Iterator[HeldFolder]:
     try:
         for place in (*reversed(folder.parents[:-1]), folder):
             flags = (os.O_RDONLY if place == folder else _PASS_THROUGH) | _FOLDER
-            below = _opened(place, descriptor, flags, make, new_folders)
+            below = _open_folder(place, descriptor, flags, make, new_folders)
             os.close(descriptor)
             descriptor = below
         yield HeldFolder(folder, descriptor, tuple(new_folders))
@@ -148,7 +148,7 @@ def remove_if_empty(folder: Path) -> None:
         os.rmdir(folder if above.descriptor is None else folder.name, dir_fd=above.descriptor)
 
 
-def _opened(place: Path, above: int, flags: int, make: int | None, new_folders: list[Path]) -> int:
+def _open_folder(place: Path, above: int, flags: int, make: int | None, new_folders: list[Path]) -> int:
     try:
         return os.open(place.name, flags, dir_fd=above)
     except FileNotFoundError:

@@ -54,7 +54,7 @@ class Allocate:
     def parse(cls, payload: object) -> Self | InvalidPayload:
         """Parse the body of `POST /allocate`."""
         checks = {"sessionId": _session_id, "preferredPort": _port, "minPort": _port}
-        members = _read(payload, checks, optional={"minPort"})
+        members = _read_payload(payload, checks, optional={"minPort"})
         if isinstance(members, InvalidPayload):
             return members
         return cls(members["sessionId"], members["preferredPort"], members.get("minPort"))
@@ -106,7 +106,7 @@ class Heartbeat:
             "kind": _or_null(_kind),
             "pid": lambda value: _pid(value, owns_process),
         }
-        members = _read(payload, checks, optional={"workspaceFile", "nonce", "kind"})
+        members = _read_payload(payload, checks, optional={"workspaceFile", "nonce", "kind"})
         if isinstance(members, InvalidPayload):
             return members
         is_old_format = members.get("nonce") is None or members.get("kind") == "editor"
@@ -131,7 +131,7 @@ class Bye:
     @classmethod
     def parse(cls, payload: object) -> Self | InvalidPayload:
         """Parse the body of `POST /bye`."""
-        members = _read(payload, {"sessionId": _or_null(_session_id)}, optional={"sessionId"})
+        members = _read_payload(payload, {"sessionId": _or_null(_session_id)}, optional={"sessionId"})
         return members if isinstance(members, InvalidPayload) else cls(members.get("sessionId"))
 
 
@@ -144,7 +144,7 @@ class Resolve:
     @classmethod
     def parse(cls, payload: object) -> Self | InvalidPayload:
         """Parse the body of `POST /resolve`. Reasons: `missing_cwd`, and `invalid_cwd` for a non-string."""
-        members = _read(payload, {}, optional=())
+        members = _read_payload(payload, {}, optional=())
         if isinstance(members, InvalidPayload):
             return members
         cwd = members.get("cwd")
@@ -174,13 +174,13 @@ class Shutdown:
             "expectedVersion": _or_null(_text),
             "keepServers": lambda value: None if isinstance(value, bool) else "must be true or false",
         }
-        members = _read(payload, checks, optional=checks)
+        members = _read_payload(payload, checks, optional=checks)
         if isinstance(members, InvalidPayload):
             return members
         return cls(members.get("reason"), members.get("expectedVersion"), members.get("keepServers", False))
 
 
-def _read(
+def _read_payload(
     payload: object, checks: Mapping[str, _Check], *, optional: Collection[str]
 ) -> dict[str, Any] | InvalidPayload:
     if not isinstance(payload, dict):

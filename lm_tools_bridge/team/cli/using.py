@@ -60,7 +60,7 @@ def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path
     if not yes and not confirm(f"Use {offer}?", "this sends calls of your agents to these hosts"):
         raise Failure("nothing was changed", "answer y, or give --yes", reason="declined")
     if not is_there:
-        _write(prefix, url, folders)
+        _write_entry(prefix, url, folders)
     edited(lambda now: _with(now, Use(offer, prefix, accepted)))
     if as_json:
         shown_hosts = None if accepted is None else list(accepted)
@@ -157,7 +157,7 @@ def _content(state: FileState) -> str:
     return (state.content or b"").decode("utf-8", "replace")
 
 
-def _write(prefix: str, url: str, folders: list[str] | None) -> None:
+def _write_entry(prefix: str, url: str, folders: list[str] | None) -> None:
     """Add the server to the user's workspace.toml."""
     state = _state()
     text = _content(state)

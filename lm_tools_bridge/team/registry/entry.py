@@ -91,8 +91,8 @@ def read_host(key: str, payload: bytes) -> HostEntry | str:
         return "its capacity is out of range"
     return msgspec.structs.replace(
         entry,
-        version=_shown(entry.version),
-        zone=_shown(entry.zone),
+        version=_quoted_text(entry.version),
+        zone=_quoted_text(entry.zone),
         offers=tuple(map(_safe, entry.offers)),
     )
 
@@ -112,13 +112,13 @@ def _safe(offer: OfferEntry) -> OfferEntry:
         return offer  # as nearly all are: a large team has 100,000 of these texts
     return msgspec.structs.replace(
         offer,
-        title=_shown(offer.title),
-        repository=_shown(offer.repository),
-        revision=_shown(offer.revision),
-        digest=_shown(offer.digest),
+        title=_quoted_text(offer.title),
+        repository=_quoted_text(offer.repository),
+        revision=_quoted_text(offer.revision),
+        digest=_quoted_text(offer.digest),
         tools=max(0, offer.tools),
     )
 
 
-def _shown(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return printable(text[:_MAX_TEXT]) if text else text

@@ -35,7 +35,7 @@ def completion(shell: Shell, install: bool, yes: bool, as_json: bool) -> None:
     texts = places(shell, os.environ, Path.home())
     changed = [path for path, text in texts.items() if _content(path) != text.encode()]
     if changed:
-        _write({path: texts[path] for path in changed}, yes=yes, as_json=as_json)
+        _write_files({path: texts[path] for path in changed}, yes=yes, as_json=as_json)
     step = next_step(shell, next(iter(texts)).parent)
     if as_json:
         result = "done" if changed else "unchanged"
@@ -46,7 +46,7 @@ def completion(shell: Shell, install: bool, yes: bool, as_json: bool) -> None:
     say(f"Next step: {step}")
 
 
-def _write(files: dict[Path, str], *, yes: bool, as_json: bool) -> None:
+def _write_files(files: dict[Path, str], *, yes: bool, as_json: bool) -> None:
     for path, text in files.items():
         if not as_json:
             show_diff(path, _content(path), text.encode())

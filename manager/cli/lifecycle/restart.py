@@ -142,14 +142,14 @@ def _lines(report: Mapping[str, Any], seconds: float) -> Iterator[str]:
         return
     change = f"{old} → {new}" if old != new else f"version {new}, as before"
     yield f"restarted: {change}, {where}"
-    sessions = _counted(report["sessions"], "session")
-    yield f"kept: {sessions}, {_counted(report['servers'], 'workspace server')}"
+    sessions = _count_words(report["sessions"], "session")
+    yield f"kept: {sessions}, {_count_words(report['servers'], 'workspace server')}"
     if outdated:
-        servers = _counted(outdated, "server")
+        servers = _count_words(outdated, "server")
         yield f"{servers} of another version: replaced when idle; at once with: lmtb restart --servers"
     if new != __version__:
         yield f"this program is version {__version__}; install one of both anew"
 
 
-def _counted(number: object, what: str) -> str:
+def _count_words(number: object, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {what}s"

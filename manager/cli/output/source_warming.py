@@ -54,7 +54,7 @@ def _warm(root: Path, say: Say) -> None:
         if is_first:  # some fail at once, such as a program that does not exist
             ended = {name for name, source in sources.items() if source.get("state") in DOWN}
         if is_first and now:
-            say(f"Starting {_counted(len(now))} to list the tools. Ctrl-C leaves that to the background.")
+            say(f"Starting {_count_words(len(now))} to list the tools. Ctrl-C leaves that to the background.")
             _start(root, [name for name in now if sources[name].get("pid") is None])
         for name in sorted(ended):
             say(_line(name, sources.get(name, {}), time.monotonic() - began))
@@ -79,7 +79,7 @@ def _start(root: Path, names: list[str]) -> None:
             ask_about("/refresh", root, source=name)
 
 
-def _counted(number: int) -> str:
+def _count_words(number: int) -> str:
     return "1 server" if number == 1 else f"{number} servers"
 
 

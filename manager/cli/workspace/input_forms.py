@@ -49,7 +49,8 @@ def _answer(request: Any, tool: str, read: ReadLine) -> dict[str, Any]:
     schema = params.get("requestedSchema")
     try:
         content = {
-            field.name: _asked(field, read) for field in fields(schema if isinstance(schema, Mapping) else {})
+            field.name: _ask_field(field, read)
+            for field in fields(schema if isinstance(schema, Mapping) else {})
         }
     except EOFError:
         click.echo(err=True)
@@ -63,7 +64,7 @@ def _answer(request: Any, tool: str, read: ReadLine) -> dict[str, Any]:
     }
 
 
-def _asked(field: Field, read: ReadLine) -> Any:
+def _ask_field(field: Field, read: ReadLine) -> Any:
     while True:
         try:
             return field.value(read(field.prompt))

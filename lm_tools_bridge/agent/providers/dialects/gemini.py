@@ -118,7 +118,13 @@ def _contents(messages: Iterable[Message], *, signs: bool) -> Iterator[dict[str,
                 "parts": [_result(result, own_ids, kinds) for result in message],
             }
         elif parts := _reply_parts(message, signs=signs):
-            own_ids.update({call.id: _kept(call)["id"] for call in message.calls if "id" in _kept(call)})
+            own_ids.update(
+                {
+                    call.id: _fields_of_gemini(call)["id"]
+                    for call in message.calls
+                    if "id" in _fields_of_gemini(call)
+                }
+            )
             yield {"role": "model", "parts": parts}
 
 
@@ -130,14 +136,14 @@ def _reply_parts(message: AssistantMessage, *, signs: bool) -> list[dict[str, An
     return parts + calls
 
 
-def _kept(call: Call) -> dict[str, Any]:
+def _fields_of_gemini(call: Call) -> dict[str, Any]:
     """What Gemini wants back with a call of its own: the id and the signature, if it gave them."""
     data = call.provider_data.get(_DATA) if isinstance(call.provider_data, dict) else None
     return data if isinstance(data, dict) else {}
 
 
 def _call(call: Call) -> dict[str, Any]:
-    stored_fields = _kept(call)
+    stored_fields = _fields_of_gemini(call)
     function = {"name": call.name, "args": call.arguments or {}}
     if "id" in stored_fields:
         function["id"] = stored_fields["id"]

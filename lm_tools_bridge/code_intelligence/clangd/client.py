@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from lm_tools_bridge.code_intelligence.clangd.failures import ClangdFailure, FailureCode
-from lm_tools_bridge.code_intelligence.clangd.places import Places
+from lm_tools_bridge.code_intelligence.clangd.answers import ClangdFailure, FailureCode
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import (
     LanguageServer,
@@ -19,18 +18,19 @@ from lm_tools_bridge.code_intelligence.server import (
     ServerGone,
     Unavailable,
 )
+from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, locations_of, places_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
-from lm_tools_bridge.code_intelligence.tools.workplace import in_copy
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, in_copy
 from lm_tools_bridge.code_intelligence.wire import document_uris
 from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
 from lm_tools_bridge.machine.files.git_worktrees import are_siblings
 from workspace_server.config.model import ClangdSettings
-from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.tool import InvalidArguments
-from workspace_server.workspace import OutsideWorkspace, Workspace
+from workspace_server.workspace import OutsideWorkspace
 
 NAME: Final = "clangd"
 START_S: Final = 30.0
+"""What a caller waits for clangd to start: it reads its index from disk first."""
 _CODES: Final[Mapping[Literal["missing", "untrusted", "disabled", "failed"], FailureCode]] = {
     "missing": "CLANGD_NOT_FOUND",
     "untrusted": "WORKSPACE_UNTRUSTED",
@@ -57,17 +57,17 @@ class ClangdCall:
     """clangd, for the time of one call.
 
     Attributes:
-        workspace: names the folders.
+        workplace: the workspace, as all language tools see it.
         settings: what the user set.
         server: the one clangd of the workspace.
-        places: the files that the call reads.
+        texts: the text that the call may show.
         freshness: how far its answers can be trusted.
     """
 
-    workspace: Workspace
+    workplace: Workplace
     settings: ClangdSettings
     server: LanguageServer
-    places: Places
+    texts: Texts
     freshness: Freshness
 
     async def ask(self, method: str, params: Any, timeout_s: float | None = None) -> Any:
@@ -102,8 +102,8 @@ class ClangdCall:
         document = {"textDocument": {"uri": document_uris.to_uri(path)}}
         if not with_position:
             return Target(path, document)
-        given = arguments["position"]
-        position = to_server(Position(given["line"], given["character"]), lines, self.server.encoding)
+        ours = Position(arguments["position"]["line"], arguments["position"]["character"])
+        position = to_server(ours, lines, self.server.encoding)
         if isinstance(position, OutsideText):
             raise ClangdFailure("INVALID_INPUT", position.reason)
         return Target(path, {**document, "position": position})
@@ -114,33 +114,39 @@ class ClangdCall:
         Raises:
             ClangdFailure: there is none.
         """
-        return await asyncio.to_thread(_file, self.workspace, text)
+        return await asyncio.to_thread(find_file, self.workplace, text)
+
+    async def places(self, result: Any) -> list[Place]:
+        """The places in a result, in order, each once, without those in git worktrees inside the project."""
+        paths = [location.path for location in locations_of(result)]
+        own = await self.workplace.own(paths)
+        places = await self.workplace.run(paths, lambda: places_of(result, self.texts, self.server.encoding))
+        return [place for place in places if place.path in own]
+
+    async def may_say(self, words: str, about: Iterable[Path]) -> bool:
+        """As `Texts.may_say`."""
+        return await asyncio.to_thread(self.texts.may_say, words, list(about))
 
 
 async def begin(
-    workspace: Workspace,
-    servers: LanguageServers,
-    settings: ClangdSettings,
-    texts: Texts,
-    wait_s: float | None = None,
+    workplace: Workplace, settings: ClangdSettings, *, waits_for_index: bool = True
 ) -> ClangdCall:
     """clangd for one call: started if needed, told of all changes on disk, and asked how far its index is.
 
     Args:
-        workspace: names the folders.
-        servers: the workspace's language servers.
+        workplace: the workspace.
         settings: what the user set.
-        texts: the text that the call may show.
-        wait_s: how long to wait for the index; None for as long as one request may take.
+        waits_for_index: whether to wait for the index, for as long as one request may take.
 
     Raises:
         ClangdFailure: it does not run.
     """
-    if not settings.auto_start and not is_running(servers):
+    if not settings.auto_start and not is_running(workplace.servers):
         raise ClangdFailure("CLANGD_START_DISABLED", "clangd does not run, and tools may not start it")
+    texts = await workplace.texts()
     try:
         async with asyncio.timeout(START_S):
-            server = await servers.named(NAME)
+            server = await workplace.servers.named(NAME)
     except TimeoutError:
         raise ClangdFailure("CLANGD_START_TIMEOUT", f"clangd did not start within {START_S:g} s") from None
     if server is None:
@@ -148,29 +154,30 @@ async def begin(
     if isinstance(server, Unavailable):
         raise ClangdFailure(_CODES[server.state], server.reason)
     try:
-        freshness = await server.ready(settings.request_timeout_ms / 1000 if wait_s is None else wait_s)
+        freshness = await server.ready(settings.request_timeout_ms / 1000 if waits_for_index else 0)
     except ServerGone as error:
         raise ClangdFailure("CLANGD_CLIENT_UNAVAILABLE", str(error)) from None
-    return ClangdCall(workspace, settings, server, Places(workspace, server.encoding, texts), freshness)
+    return ClangdCall(workplace, settings, server, texts, freshness)
 
 
 def is_running(servers: LanguageServers) -> bool:
     """Whether clangd has been started."""
-    return any(one.name == NAME and one.pid is not None for one in servers.status())
+    return any(server.name == NAME and server.pid is not None for server in servers.status())
 
 
-def _file(workspace: Workspace, text: str) -> Path:
-    outside = Path(text)
+def find_file(workplace: Workplace, text: str) -> Path:
+    """As `ClangdCall.file`. Blocks."""
+    workspace, outside = workplace.workspace, Path(text)
     try:
         path = workspace.resolve_file(text)
-        copy = ProjectCopies([folder.path for folder in workspace.folders]).around(path)
-        if copy is not None:
-            raise ClangdFailure("INVALID_INPUT", in_copy(workspace, copy))
-        return path
     except InvalidArguments as refused:
         project = refused.project if isinstance(refused, OutsideWorkspace) else None
-        if project is not None and are_siblings(project, workspace.root):
-            raise ClangdFailure("INVALID_INPUT", refused.message) from None
-        if "://" not in text and "\0" not in text and outside.is_absolute() and outside.is_file():
+        is_sibling = project is not None and are_siblings(project, workspace.root)
+        is_path = "://" not in text and "\0" not in text and outside.is_absolute()
+        if not is_sibling and is_path and outside.is_file():
             return outside.resolve()
         raise ClangdFailure("INVALID_INPUT", refused.message) from None
+    copy = workplace.copies().around(path)
+    if copy is not None:
+        raise ClangdFailure("INVALID_INPUT", in_copy(workspace, copy))
+    return path

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
 from lm_tools_bridge.code_intelligence.server import LanguageServers, restarted
+from lm_tools_bridge.code_intelligence.tools.workplace import Environment, Workplace
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import ClangdSettings
 from workspace_server.source import Default, Source, SourceKind
@@ -39,12 +40,10 @@ class ClangdSource(Source):
         workspace: Workspace,
         servers: LanguageServers,
         settings: ClangdSettings,
-        environment: Callable[[], Awaitable[Mapping[str, str]]],
+        environment: Environment,
     ) -> None:
-        self._workspace = workspace
-        self._servers = servers
+        self._workplace = Workplace(workspace, servers, time.time(), environment)
         self._settings = settings
-        self._files = LanguageFiles([folder.path for folder in workspace.folders], servers, environment)
         self._tools: Sequence[Tool] | None = None
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -59,9 +58,9 @@ class ClangdSource(Source):
 
     async def restart(self) -> str:
         """As `Source.restart`: of all language servers, which this source shares."""
-        done = restarted(self._servers.status())
-        self._servers.restart()
-        return done
+        effect = restarted(self._workplace.servers.status())
+        self._workplace.servers.restart()
+        return effect
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run a tool (see `Source.call_tool`)."""
@@ -69,7 +68,7 @@ class ClangdSource(Source):
             from workspace_server.sources import agent_folder  # noqa: PLC0415  most agents work in the root
 
             reading = await asyncio.to_thread(
-                agent_folder.read_arguments, self._workspace, context.folder, arguments
+                agent_folder.read_arguments, self._workplace.workspace, context.folder, arguments
             )
             outcome = await self._run(name, reading.arguments)
             return reading.noted(outcome) if isinstance(outcome, ToolResult) else outcome
@@ -78,9 +77,7 @@ class ClangdSource(Source):
     async def _run(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
         # loaded here: few projects use these tools
         calls = importlib.import_module(f"{_PACKAGE}.calls")
-        outcome: CallOutcome = await calls.run(
-            name, arguments, self._workspace, self._servers, self._settings, self._files
-        )
+        outcome: CallOutcome = await calls.run(name, arguments, self._workplace, self._settings)
         return outcome
 
     async def close(self) -> None:

@@ -14,16 +14,16 @@ from workspace_server.tool import ToolResult
 
 async def status(servers: LanguageServers, settings: ClangdSettings) -> ToolResult:
     """The state of clangd. Starts nothing."""
-    found, trusted = await asyncio.to_thread(_availability, servers)
-    server = next((one for one in servers.status() if one.name == NAME), None)
+    is_installed, is_trusted = await asyncio.to_thread(_availability, servers)
+    server = next((each for each in servers.status() if each.name == NAME), None)
     running = server is not None and server.pid is not None
     members: dict[str, Any] = {
         "clangdMcpEnabled": settings.enabled,
-        "clangdFound": found,
+        "clangdFound": is_installed,
         "clangdVersion": None if server is None else server.version,
         "clientAvailable": running,
         "clientState": _state(server),
-        "workspaceTrusted": trusted,
+        "workspaceTrusted": is_trusted,
         "autoStartOnInvoke": settings.auto_start,
         "requestTimeoutMs": settings.request_timeout_ms,
         "passthroughEnabled": settings.passthrough,
@@ -47,10 +47,10 @@ _CLIENT_STATES: Final = {"idle": "stopped", "ready": "running", "crash_looping":
 
 def _availability(servers: LanguageServers) -> tuple[bool, bool]:
     """Whether clangd was found, and whether it may run."""
-    found = servers.find(NAME)
-    if isinstance(found, Unavailable):
-        return found.state != "missing", found.state != "untrusted"
-    return found is not None, True
+    kind = servers.find(NAME)
+    if isinstance(kind, Unavailable):
+        return kind.state != "missing", kind.state != "untrusted"
+    return kind is not None, True
 
 
 def _state(server: ServerStatus | None) -> str:

@@ -4,136 +4,136 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.clangd.call_hierarchy import Call, Calls, find_calls
+from lm_tools_bridge.code_intelligence.clangd.answers import (
+    Answer,
+    ClangdFailure,
+    Counts,
+    Entry,
+    Section,
+    location,
+    place_text,
+)
 from lm_tools_bridge.code_intelligence.clangd.client import ClangdCall
-from lm_tools_bridge.code_intelligence.clangd.failures import ClangdFailure
+from lm_tools_bridge.code_intelligence.clangd.hierarchies import Calls, call_entries, find_bundled_calls
 from lm_tools_bridge.code_intelligence.clangd.references import implementations, references
-from lm_tools_bridge.code_intelligence.clangd.results import Answer
-from lm_tools_bridge.code_intelligence.clangd.summary import Counts, Entry, Section
 from lm_tools_bridge.code_intelligence.clangd.symbol_info import symbol_info
-from lm_tools_bridge.code_intelligence.clangd.symbol_search import FoundSymbol, find_symbols
+from lm_tools_bridge.code_intelligence.clangd.symbol_search import Declaration, find_declarations
+from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, place_of
+from lm_tools_bridge.code_intelligence.wire import document_uris
+
+MAX_TOP: Final = 5
+"""References and implementations in the sections of the text, which has all of them below as entries."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _Choice:
     """The symbol that the bundle is about, and the others that it could have been.
 
     `arguments` address it by file and position, as the other tools take it.
     """
 
     label: str
-    location: Mapping[str, Any]
-    place: str
+    place: Place
     arguments: Mapping[str, Any]
-    candidates: Sequence[FoundSymbol]
+    candidates: Sequence[Declaration]
     total: int
 
 
 async def symbol_bundle(call: ClangdCall, arguments: Mapping[str, Any]) -> Answer:
     """The symbol of a query or at a position: what it is, its uses, implementations and calls."""
-    chosen = await _choose(call, arguments)
-    asked = {**arguments, **chosen.arguments}
-    info = await symbol_info(call, asked)
-    uses = await references(call, {**asked, "limit": arguments.get("referencesLimit", 120)})
-    made = await implementations(call, {**asked, "limit": arguments.get("implementationsLimit", 80)})
-    calls = await find_calls(
-        call,
-        await call.target(asked),
-        arguments.get("callDirection", "both"),
-        arguments.get("callMaxDepth", 2),
-        arguments.get("callMaxBreadth", 20),
-    )
-    return _bundle(chosen, info, uses, made, calls)
+    choice = await _choose(call, arguments)
+    at_symbol = {**arguments, **choice.arguments}
+    info = await symbol_info(call, at_symbol)
+    uses = await references(call, {**at_symbol, "limit": arguments.get("referencesLimit", 120)})
+    overrides = await implementations(call, {**at_symbol, "limit": arguments.get("implementationsLimit", 80)})
+    calls = await find_bundled_calls(call, await call.target(at_symbol), arguments)
+    return _bundle(call, choice, info, (uses, overrides), calls)
 
 
-def _bundle(chosen: _Chosen, info: Answer, uses: Answer, made: Answer, calls: Calls) -> Answer:
+def _bundle(
+    call: ClangdCall, choice: _Choice, info: Answer, lists: tuple[Answer, Answer], calls: Calls
+) -> Answer:
     """One answer of all of them."""
-    label = chosen.label or str(info.structured["symbolName"] or "?")
-    entries = [
-        *(_tagged("ref", one) for one in uses.entries),
-        *(_tagged("impl", one) for one in made.entries),
-        *(_tagged("in", _entry(one)) for one in calls.incoming),
-        *(_tagged("out", _entry(one)) for one in calls.outgoing),
-    ]
-    counted = [one.counts for one in (uses, made) if one.counts is not None]
-    counts = Counts(
-        sum(one.total for one in counted) + calls.counts.total,
-        sum(one.shown for one in counted) + calls.counts.shown,
-    )
+    uses, overrides = lists
+    label = choice.label or str(info.structured["symbolName"] or "?")
+    counts = [answer.counts for answer in lists if answer.counts is not None] + [calls.counts]
     return Answer(
         "symbolBundle",
-        counts,
+        Counts(sum(each.total for each in counts), sum(each.shown for each in counts)),
         {
-            "target": {"label": label, "location": chosen.location},
+            "target": {"label": label, "location": location(choice.place, call.workplace)},
             "candidates": [
-                {"label": one.label, "location": one.place.structured()} for one in chosen.candidates
+                {"label": candidate.label, "location": location(candidate.place, call.workplace)}
+                for candidate in choice.candidates
             ],
-            "symbolInfo": _part(info),
-            "references": _part(uses),
-            "implementations": _part(made),
-            "callHierarchy": {"counts": calls.counts.structured(), **calls.structured()},
+            "symbolInfo": info.members(),
+            "references": uses.members(),
+            "implementations": overrides.members(),
+            "callHierarchy": {"counts": calls.counts.structured(), **calls.structured(call)},
         },
         [
-            Section("TARGET", [label, chosen.place]),
-            Section("CANDIDATES", [f"{one.label} {one.place.text}" for one in chosen.candidates]),
-            Section("SYMBOL_INFO", [line for one in info.sections for line in (f"{one.title}:", *one.lines)]),
-            Section("REFERENCES_TOP", _top(uses.entries)),
-            Section("IMPLEMENTATIONS_TOP", _top(made.entries)),
-            Section("CALLS_INCOMING", [one.summary for one in calls.incoming]),
-            Section("CALLS_OUTGOING", [one.summary for one in calls.outgoing]),
+            Section("TARGET", [label, place_text(choice.place, call.workplace)]),
+            Section(
+                "CANDIDATES",
+                [
+                    f"{candidate.label} {place_text(candidate.place, call.workplace)}"
+                    for candidate in choice.candidates
+                ],
+            ),
+            Section(
+                "SYMBOL_INFO", [line for part in info.sections for line in (f"{part.title}:", *part.lines)]
+            ),
+            Section("REFERENCES_TOP", _top(uses)),
+            Section("IMPLEMENTATIONS_TOP", _top(overrides)),
+            Section("CALLS_INCOMING", [each.name for each in calls.incoming]),
+            Section("CALLS_OUTGOING", [each.name for each in calls.outgoing]),
         ],
-        entries,
-        {"candidates": chosen.total},
+        [
+            *(Entry(entry.place, f"[ref] {entry.summary}") for entry in uses.entries),
+            *(Entry(entry.place, f"[impl] {entry.summary}") for entry in overrides.entries),
+            *call_entries(call, calls.incoming, "[in] "),
+            *call_entries(call, calls.outgoing, "[out] "),
+        ],
+        {"candidates": choice.total},
     )
 
 
-async def _choose(call: ClangdCall, arguments: Mapping[str, Any]) -> _Chosen:
+def _top(answer: Answer) -> list[str]:
+    return [f"{entry.place} {entry.summary}" for entry in answer.entries[:MAX_TOP]]
+
+
+async def _choose(call: ClangdCall, arguments: Mapping[str, Any]) -> _Choice:
     if "query" not in arguments:
         if "filePath" not in arguments or "position" not in arguments:
             raise ClangdFailure("INVALID_INPUT", "give `query`, or `filePath` and `position`")
-        return await _at_position(call, arguments)
-    found = await find_symbols(call, arguments)
+        return _Choice("", await _place_at(call, arguments), {}, (), 1)
+    declarations = await find_declarations(call, arguments)
     index = arguments.get("candidateIndex", 1)
-    if index > len(found):
+    if index > len(declarations):
         raise ClangdFailure(
-            "INVALID_INPUT", f"/candidateIndex: {index}, but {len(found)} symbols match the query"
+            "INVALID_INPUT", f"/candidateIndex: {index}, but {len(declarations)} symbols match the query"
         )
-    one = found[index - 1]
-    start = one.place.span.start
+    declaration = declarations[index - 1]
+    start = declaration.place.span.start
     position = {"line": start.line, "character": start.column}
-    return _Chosen(
-        one.label,
-        one.place.structured(),
-        one.place.text,
-        {"filePath": str(one.place.path), "position": position},
-        found[: arguments.get("candidateLimit", 20)],
-        len(found),
+    return _Choice(
+        declaration.label,
+        declaration.place,
+        {"filePath": str(declaration.place.path), "position": position},
+        declarations[: arguments.get("candidateLimit", 20)],
+        len(declarations),
     )
 
 
-async def _at_position(call: ClangdCall, arguments: Mapping[str, Any]) -> _Chosen:
+async def _place_at(call: ClangdCall, arguments: Mapping[str, Any]) -> Place:
     target = await call.target(arguments)
-    at = {"start": target.params["position"], "end": target.params["position"]}
-    place = await call.places.at(target.path, at)
+    uri, position = document_uris.to_uri(target.path), target.params["position"]
+    where = {"start": position, "end": position}
+    place = await call.workplace.run(
+        [target.path], lambda: place_of(uri, where, call.texts, call.server.encoding)
+    )
     if place is None:
         raise ClangdFailure("INVALID_INPUT", f"cannot read {target.path}")
-    return _Chosen("", place.structured(), place.text, {}, (), 1)
-
-
-def _part(answer: Answer) -> dict[str, Any]:
-    counts = {} if answer.counts is None else {"counts": answer.counts.structured()}
-    return {**counts, **answer.structured}
-
-
-def _tagged(tag: str, entry: Entry) -> Entry:
-    return Entry(entry.place, f"[{tag}] {entry.summary}")
-
-
-def _entry(one: Call) -> Entry:
-    return Entry(one.place.text, one.summary)
-
-
-def _top(entries: Sequence[Entry], most: int = 5) -> list[str]:
-    return [f"{one.place} {one.summary}" for one in entries[:most]]
+    return place

@@ -58,11 +58,11 @@ def hover_text(hover: object) -> str:
     return contents.strip() if isinstance(contents, str) else ""
 
 
-def named_in(hover: str) -> tuple[str, str] | None:
+def name_in(hover: str) -> tuple[str, str] | None:
     """Kind and name from the first line of a hover text; None if it does not name a symbol."""
-    if (found := _HEAD.match(hover)) is None or (kind := _HOVER_KINDS.get(found.group(1))) is None:
-        return None
-    return kind, found.group(2).strip()
+    head = _HEAD.match(hover)
+    kind = None if head is None else _HOVER_KINDS.get(head.group(1))
+    return None if head is None or kind is None else (kind, head.group(2).strip())
 
 
 def signature_in(hover: str) -> str | None:

@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.code_intelligence.clangd.answers import (
+    Answer,
+    ClangdFailure,
+    Counts,
+    Entry,
+    location,
+    place_text,
+    preview,
+)
 from lm_tools_bridge.code_intelligence.clangd.client import ClangdCall
-from lm_tools_bridge.code_intelligence.clangd.failures import ClangdFailure
-from lm_tools_bridge.code_intelligence.clangd.places import Place
-from lm_tools_bridge.code_intelligence.clangd.results import Answer
-from lm_tools_bridge.code_intelligence.clangd.summary import Counts, Entry
+from lm_tools_bridge.code_intelligence.clangd.name_matching import BadPattern, matching
 from lm_tools_bridge.code_intelligence.clangd.symbol_names import (
     hover_text,
     kind_name,
     qualified,
     signature_in,
 )
-from lm_tools_bridge.code_intelligence.name_matching import BadPattern, matching
 from lm_tools_bridge.code_intelligence.server import ServerGone
 from lm_tools_bridge.code_intelligence.tools.asking import list_of
+from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, locations_of, place_of
 from lm_tools_bridge.code_intelligence.wire import document_uris
-from workspace_server.workspace import absolute_text
 
 AT_ONCE: Final = 8
-"""Signatures that are asked for at the same time."""
+"""Signatures that are asked for at the same time: fewer than files may be open in clangd."""
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPECIAL: Final = re.compile(r"\\.|\[[^\]]*\]|\{[^}]*\}|.[*?]|\(\?[^)]*")
 
@@ -35,14 +41,14 @@ Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSymbol:
-    """A declaration that was found, and clangd's own words about it."""
+class Declaration:
+    """A declaration that clangd found; `start` is where its name begins, as clangd counts."""
 
     name: str
     kind: str
     container: str | None
     place: Place
-    raw_start: Mapping[str, Any]
+    start: Mapping[str, Any]
 
     @property
     def label(self) -> str:
@@ -52,51 +58,56 @@ class FoundSymbol:
 
 async def symbol_search(call: ClangdCall, arguments: Mapping[str, Any]) -> Answer:
     """The declarations with a name, or whose names match a pattern."""
-    found = await find_symbols(call, arguments)
-    shown = found[: arguments.get("limit", 50)]
+    declarations = await find_declarations(call, arguments)
+    page = declarations[: arguments.get("limit", 50)]
     gate = asyncio.Semaphore(AT_ONCE)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_signature(call, one, gate)) for one in shown]
-    signatures = [task.result() for task in tasks]
+    signatures = await asyncio.gather(*(_signature(call, declaration, gate) for declaration in page))
+    pairs = list(zip(page, signatures, strict=True))
     return Answer(
         "symbolSearch",
-        Counts(len(found), len(shown)),
-        {"entries": [_structured(one, *read) for one, read in zip(shown, signatures, strict=True)]},
+        Counts(len(declarations), len(page)),
+        {"entries": [_structured(call, declaration, *signature) for declaration, signature in pairs]},
         entries=[
-            Entry(one.place.text, f"{one.label} | signature: {text or '(none)'}")
-            for one, (text, _) in zip(shown, signatures, strict=True)
+            Entry(
+                place_text(declaration.place, call.workplace),
+                f"{declaration.label} | signature: {text or '(none)'}",
+            )
+            for declaration, (text, _) in pairs
         ],
         extras={"matchMode": arguments.get("matchMode", "exact")},
     )
 
 
-async def find_symbols(call: ClangdCall, arguments: Mapping[str, Any]) -> list[FoundSymbol]:
+async def find_declarations(call: ClangdCall, arguments: Mapping[str, Any]) -> list[Declaration]:
     """The declarations that `query`, `matchMode`, `kinds` and `scopePath` of a tool select, by place."""
-    query, mode = str(arguments["query"]).strip(), arguments.get("matchMode", "exact")
-    asked = _literal(query) if mode == "regex" else query.rpartition("::")[2]
-    symbols = list_of(await call.ask("workspace/symbol", {"query": asked}))
-    kept = await _by_pattern(query, symbols) if mode == "regex" else _by_name(query, symbols)
+    query, is_pattern = str(arguments["query"]).strip(), arguments.get("matchMode", "exact") == "regex"
+    word = _literal(query) if is_pattern else query.rpartition("::")[2]
+    symbols = list_of(await call.ask("workspace/symbol", {"query": word}))
+    symbols = await _by_pattern(query, symbols) if is_pattern else _by_name(query, symbols)
     kinds = {str(kind).casefold() for kind in arguments.get("kinds", ())}
     scope = await _scope(call, arguments.get("scopePath"))
-    found = [await _found(call, symbol) for symbol in kept]
-    fitting = [
-        one
-        for one in found
-        if one is not None
-        and (not kinds or one.kind.casefold() in kinds)
-        and (scope is None or one.place.path == scope or scope in one.place.path.parents)
+    paths = [each.path for each in locations_of([raw.get("location") for raw in symbols])]
+    own = await call.workplace.own(paths)
+    listed = await call.workplace.run(paths, lambda: [_declaration(call, raw) for raw in symbols])
+    selected = [
+        declaration
+        for declaration in listed
+        if declaration is not None
+        and declaration.place.path in own
+        and (not kinds or declaration.kind.casefold() in kinds)
+        and (scope is None or declaration.place.path.is_relative_to(scope))
     ]
-    return sorted(fitting, key=lambda one: (absolute_text(one.place.path), one.place.span.start))
+    return sorted(selected, key=lambda declaration: declaration.place.order)
 
 
 def _by_name(query: str, symbols: Sequence[Raw]) -> list[Raw]:
     """Those of this name; a qualified name may lack its outer parts."""
-    wanted = query.removeprefix("::")
-    return [one for one in symbols if f"::{qualified(one)}".endswith(f"::{wanted}")]
+    name = query.removeprefix("::")
+    return [raw for raw in symbols if f"::{qualified(raw)}".endswith(f"::{name}")]
 
 
 async def _by_pattern(pattern: str, symbols: Sequence[Raw]) -> list[Raw]:
-    indices = await matching(pattern, [qualified(one) for one in symbols])
+    indices = await matching(pattern, [qualified(raw) for raw in symbols])
     if isinstance(indices, BadPattern):
         raise ClangdFailure("INVALID_INPUT", f"query: {indices.reason}")
     return [symbols[index] for index in indices]
@@ -116,60 +127,62 @@ async def _scope(call: ClangdCall, text: object) -> Path | None:
 
 
 def _folder_or_file(call: ClangdCall, text: str) -> Path:
-    for folder in call.workspace.folders:
+    workspace = call.workplace.workspace
+    for folder in workspace.folders:
         name, _, rest = text.replace("\\", "/").partition("/")
         candidates = [folder.path / text] + ([folder.path / rest] if name == folder.name else [])
         for path in candidates:
-            if path.exists() and call.workspace.contains(path.resolve()):
+            if path.exists() and workspace.contains(path.resolve()):
                 return path.resolve()
     raise ClangdFailure("INVALID_INPUT", f"scopePath: {text!r} is no file or folder of the workspace")
 
 
-async def _found(call: ClangdCall, symbol: Raw) -> FoundSymbol | None:
-    location = symbol.get("location")
-    places = await call.places.of(location)
-    if not places or not isinstance(location, Mapping):
+def _declaration(call: ClangdCall, raw: Raw) -> Declaration | None:
+    """The declaration of a `SymbolInformation`; None without a place, or if it must not be told. Blocks."""
+    where = raw.get("location")
+    if not isinstance(where, Mapping):
         return None
-    if not await call.places.may_say(str(symbol.get("name")), [places[0].path]):
+    place = place_of(where.get("uri"), where.get("range"), call.texts, call.server.encoding)
+    if place is None or not call.texts.may_say(str(raw.get("name")), [place.path]):
         return None
-    container = symbol.get("containerName")
-    return FoundSymbol(
-        str(symbol.get("name", "?")),
-        kind_name(symbol.get("kind")),
+    container = raw.get("containerName")
+    return Declaration(
+        str(raw.get("name", "?")),
+        kind_name(raw.get("kind")),
         container if isinstance(container, str) and container else None,
-        places[0],
-        location["range"]["start"],
+        place,
+        where["range"]["start"],
     )
 
 
 async def _signature(
-    call: ClangdCall, symbol: FoundSymbol, gate: asyncio.Semaphore
+    call: ClangdCall, declaration: Declaration, gate: asyncio.Semaphore
 ) -> tuple[str | None, str]:
     """The signature, and where it was read: `hover`, `definitionLine` or `none`."""
+    path, hover = declaration.place.path, None
     async with gate:
-        try:
-            await call.server.open(symbol.place.path)
-            document = {"uri": document_uris.to_uri(symbol.place.path)}
-            hover = await call.ask(
-                "textDocument/hover", {"textDocument": document, "position": symbol.raw_start}
-            )
-        except (ClangdFailure, OSError, ServerGone):
-            hover = None
+        with suppress(ClangdFailure, OSError, ServerGone):
+            await call.server.open(path)
+            place = {"textDocument": {"uri": document_uris.to_uri(path)}, "position": declaration.start}
+            hover = await call.ask("textDocument/hover", place)
     signature = signature_in(hover_text(hover))
-    if not await call.places.may_say(signature or "", [symbol.place.path]):
+    if not await call.may_say(signature or "", [path]):
         return None, "none"
     if signature is not None:
         return signature, "hover"
-    return (symbol.place.preview, "definitionLine") if symbol.place.preview else (None, "none")
+    line = preview(declaration.place)
+    return (line, "definitionLine") if line else (None, "none")
 
 
-def _structured(symbol: FoundSymbol, signature: str | None, source: str) -> dict[str, Any]:
-    container = {} if symbol.container is None else {"containerName": symbol.container}
+def _structured(
+    call: ClangdCall, declaration: Declaration, signature: str | None, source: str
+) -> dict[str, Any]:
+    container = {} if declaration.container is None else {"containerName": declaration.container}
     return {
-        "name": symbol.name,
-        "kind": symbol.kind,
+        "name": declaration.name,
+        "kind": declaration.kind,
         **container,
-        "location": symbol.place.structured(),
+        "location": location(declaration.place, call.workplace),
         "signature": signature,
         "signatureSource": source,
     }

@@ -27,6 +27,8 @@ _UNTIL_TRUSTED: Final = ". Until the user decides, find names as text with lm_fi
 
 T = TypeVar("T")
 Work = Callable[[LanguageServer], Awaitable[T]]
+Request = Callable[[str, Any], Awaitable[Any]]
+"""Sends one request to a server, and returns its result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.server import LanguageServer
+from lm_tools_bridge.code_intelligence.server import LanguageServer, PositionEncoding
 from lm_tools_bridge.code_intelligence.tools import asking, listing
-from lm_tools_bridge.code_intelligence.tools.asking import Waiting, list_of
+from lm_tools_bridge.code_intelligence.tools.asking import Request, Waiting, list_of
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.references import target_members
-from lm_tools_bridge.code_intelligence.tools.symbols.places import place_of
+from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, place_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import kind_name
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target
 from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD, Texts
@@ -26,58 +26,92 @@ from workspace_server.results import clean_text
 from workspace_server.tool import ToolError, ToolResult
 
 DEFAULT_LIMIT: Final = 100
-MAX_STEPS: Final = 400
-"""Requests that one call may send in one direction."""
-MAX_ENTRIES: Final = 2000
+MAX_REQUESTS: Final = 400
+"""Requests of one call in one direction: at some 20 ms each, they fit into the time of a call."""
+MAX_STEPS: Final = 2000
+"""Steps of one call: more entries than a model reads, and still a small answer."""
+MAX_NAME: Final = 200
+"""Characters of a name: it may repeat a whole template."""
+Item = Mapping[str, Any]
+"""A `CallHierarchyItem` or a `TypeHierarchyItem`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How items lead to others: the request, and the member of its results (empty if they are items)."""
+
+    direction: str
+    method: str
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a tool asks: the first request, and by direction the next ones with the member to follow."""
+    """How a tool asks: the first request, and the links that it follows."""
 
     title: str
     prepare: str
-    follow: Mapping[str, tuple[str, str]]
+    links: Sequence[Link]
 
 
+INCOMING: Final = Link("incoming", "callHierarchy/incomingCalls", "from")
+OUTGOING: Final = Link("outgoing", "callHierarchy/outgoingCalls", "to")
+SUPERTYPES: Final = Link("supertypes", "typeHierarchy/supertypes")
+SUBTYPES: Final = Link("subtypes", "typeHierarchy/subtypes")
+PREPARE_CALLS: Final = "textDocument/prepareCallHierarchy"
+PREPARE_TYPES: Final = "textDocument/prepareTypeHierarchy"
 _KINDS: Final[Mapping[str, _Kind]] = {
-    "lm_callHierarchy": _Kind(
-        "Call hierarchy summary",
-        "textDocument/prepareCallHierarchy",
-        {
-            "incoming": ("callHierarchy/incomingCalls", "from"),
-            "outgoing": ("callHierarchy/outgoingCalls", "to"),
-        },
-    ),
-    "lm_typeHierarchy": _Kind(
-        "Type hierarchy summary",
-        "textDocument/prepareTypeHierarchy",
-        {
-            "supertypes": ("typeHierarchy/supertypes", ""),
-            "subtypes": ("typeHierarchy/subtypes", ""),
-        },
-    ),
+    "lm_callHierarchy": _Kind("Call hierarchy summary", PREPARE_CALLS, (INCOMING, OUTGOING)),
+    "lm_typeHierarchy": _Kind("Type hierarchy summary", PREPARE_TYPES, (SUPERTYPES, SUBTYPES)),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class Reach:
+    """How far a walk goes.
+
+    Attributes:
+        depth: steps from the first items.
+        breadth: how many neighbours of one item to follow; None for all.
+        once: whether a step to an item that was reached before is left out.
+        max_requests, max_steps: where a walk ends, however much is left.
+    """
+
+    depth: int
+    breadth: int | None = None
+    once: bool = False
+    max_requests: int = MAX_REQUESTS
+    max_steps: int = MAX_STEPS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
     """An item that was reached: over how many steps, from which, and where in whose code."""
 
     direction: str
     depth: int
-    item: Mapping[str, Any]
-    origin: Mapping[str, Any]
+    item: Item
+    origin: Item
     ranges: Sequence[Any] = ()
 
 
 @dataclass(slots=True)
-class _Walk:
-    """What a walk has found; `capped` if a limit ended it."""
+class Walk:
+    """Where a walk in one direction led.
 
-    steps: list[_Step] = field(default_factory=list)
+    Attributes:
+        steps: in their order, those of fewer steps first.
+        edge: the items that were reached last, whose neighbours were not asked for.
+        crowded: items that have more neighbours than were followed.
+        reached: the identities of all items.
+        capped: whether a limit ended the walk.
+    """
+
+    edge: list[Item]
+    reached: set[str]
+    steps: list[Step] = field(default_factory=list)
+    crowded: list[Item] = field(default_factory=list)
     capped: bool = False
-    found: bool = False
 
 
 async def call(
@@ -92,90 +126,110 @@ async def call(
     kind = _KINDS[name]
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, kind.prepare, waiting, texts)
-    wanted, depth = arguments.get("direction", "both"), int(arguments.get("depth", 1))
-    directions = [one for one in kind.follow if wanted in (one, "both")]
+    direction, reach = arguments.get("direction", "both"), Reach(int(arguments.get("depth", 1)))
+    links = [link for link in kind.links if direction in (link.direction, "both")]
 
-    async def work(server: LanguageServer) -> _Walk:
+    async def work(server: LanguageServer) -> list[Walk] | None:
         roots = list_of(await server.request(kind.prepare, target.params))
-        walk = _Walk(found=bool(roots))
-        for direction in directions:
-            await _follow(server, kind.follow[direction], direction, roots, depth, walk)
-        return walk
+        return [await follow(server.request, link, roots, reach) for link in links] if roots else []
 
     part = await asking.ask(target.server, work, waiting)
-    walk = part.value or _Walk(found=part.value is None)
-    if not walk.found:
+    if part.value is not None and not part.value:
         raise ToolError("there is nothing at this place that has such a hierarchy; name a function or type")
-    entries = await asyncio.to_thread(_entries, workplace, walk, target, texts)
+    walks = part.value or ()
+    steps = [step for walk in walks for step in walk.steps]
+    capped = len(steps) > MAX_STEPS or any(walk.capped for walk in walks)
+    entries = await asyncio.to_thread(_entries, workplace, steps[:MAX_STEPS], target, texts)
     about, head = target_members(target, workplace)
-    found = Listing(
-        kind.title, "entries", entries, [part.freshness], target.unavailable, about, head, walk.capped
+    reached = Listing(
+        kind.title, "entries", entries, [part.freshness], target.unavailable, about, head, capped
     )
-    return listing.result(found, arguments, DEFAULT_LIMIT)
+    return listing.result(reached, arguments, DEFAULT_LIMIT)
 
 
-async def _follow(  # noqa: PLR0917  the facts about one walk
-    server: LanguageServer,
-    how: tuple[str, str],
-    direction: str,
-    roots: Sequence[Mapping[str, Any]],
-    depth: int,
-    walk: _Walk,
-) -> None:
-    """Breadth first, each item once."""
-    method, member = how
-    seen, level, asked = {_identity(one) for one in roots}, list(roots), 0
-    for number in range(1, depth + 1):
-        following = []
+async def follow(request: Request, link: Link, roots: Sequence[Item], reach: Reach) -> Walk:
+    """Walk from items to others, breadth first; the neighbours of each item are asked for once."""
+    walk = Walk(list(roots), {_identity(item) for item in roots})
+    requests = 0
+    for depth in range(1, reach.depth + 1):
+        level, walk.edge = walk.edge, []
         for item in level:
-            asked += 1
-            if asked > MAX_STEPS or len(walk.steps) >= MAX_ENTRIES:
+            requests += 1
+            if requests > reach.max_requests or len(walk.steps) >= reach.max_steps:
                 walk.capped = True
-                return
-            for raw in list_of(await server.request(method, {"item": item})):
-                reached = raw.get(member) if member else raw
-                if not isinstance(reached, Mapping):
-                    continue
-                ranges = raw.get("fromRanges")
-                listed = ranges if member and isinstance(ranges, list) else ()
-                walk.steps.append(_Step(direction, number, reached, item, listed))
-                if _identity(reached) not in seen:
-                    seen.add(_identity(reached))
-                    following.append(reached)
-        level = following
+                return walk
+            _take_steps(walk, reach, await _steps_from(request, link, item, depth))
+    return walk
 
 
-def _identity(item: Mapping[str, Any]) -> str:
+def _take_steps(walk: Walk, reach: Reach, steps: Sequence[Step]) -> None:
+    """Add the steps from one item, as far as the walk takes them."""
+    if reach.once:
+        steps = [step for step in steps if _identity(step.item) not in walk.reached]
+    if reach.breadth is not None and len(steps) > reach.breadth:
+        walk.crowded.append(steps[0].origin)
+        steps = steps[: reach.breadth]
+    walk.steps += steps
+    for step in steps:
+        if _identity(step.item) not in walk.reached:
+            walk.reached.add(_identity(step.item))
+            walk.edge.append(step.item)
+
+
+async def goes_on(request: Request, link: Link, walk: Walk, reach: Reach) -> bool:
+    """Whether the depth alone ended a walk: an item at its edge leads to others."""
+    for item in walk.edge:
+        steps = await _steps_from(request, link, item, reach.depth + 1)
+        if any(not reach.once or _identity(step.item) not in walk.reached for step in steps):
+            return True
+    return False
+
+
+async def _steps_from(request: Request, link: Link, item: Item, depth: int) -> list[Step]:
+    steps = []
+    for raw in list_of(await request(link.method, {"item": item})):
+        neighbour = raw.get(link.member) if link.member else raw
+        if isinstance(neighbour, Mapping):
+            ranges = raw.get("fromRanges") if link.member else None
+            steps.append(
+                Step(link.direction, depth, neighbour, item, ranges if isinstance(ranges, list) else ())
+            )
+    return steps
+
+
+def _identity(item: Item) -> str:
     return f"{item.get('uri')} {item.get('selectionRange')} {item.get('name')}"
 
 
-def _name(item: Mapping[str, Any]) -> str:
-    return clean_text(str(item.get("name", "")))[:200]
+def item_name(item: Item, texts: Texts) -> str:
+    """The name of an item, which is a part of its file; withheld if it may repeat another one. Blocks."""
+    name, path = clean_text(str(item.get("name", ""))), to_path(item.get("uri"), Path)
+    return name if path is not None and texts.may_say(name, [path]) else WITHHELD
 
 
-def _shown_name(item: Mapping[str, Any], texts: Texts) -> str:
-    """The name, which is a part of its file."""
-    path = to_path(item.get("uri"), Path)
-    return _name(item) if path is not None and texts.may_say(_name(item), [path]) else WITHHELD
+def item_place(item: Item, texts: Texts, encoding: PositionEncoding) -> Place | None:
+    """Where the name of an item stands; None if it has no place. Blocks."""
+    return place_of(item.get("uri"), item.get("selectionRange", item.get("range")), texts, encoding)
 
 
-def _entries(workplace: Workplace, walk: _Walk, target: Target, texts: Texts) -> list[Entry]:
+def _entries(workplace: Workplace, steps: Sequence[Step], target: Target, texts: Texts) -> list[Entry]:
     copies = workplace.copies()
-    made = (_entry(workplace, step, target, texts, copies) for step in walk.steps[:MAX_ENTRIES])
-    return [entry for entry in made if entry is not None]
+    entries = (_entry(workplace, step, target, texts, copies) for step in steps)
+    return [entry for entry in entries if entry is not None]
 
 
 def _entry(
-    workplace: Workplace, step: _Step, target: Target, texts: Texts, copies: ProjectCopies
+    workplace: Workplace, step: Step, target: Target, texts: Texts, copies: ProjectCopies
 ) -> Entry | None:
     encoding, item = target.server.encoding, step.item
-    place = place_of(item.get("uri"), item.get("selectionRange", item.get("range")), texts, encoding)
+    place = item_place(item, texts, encoding)
     if place is None or copies.around(place.path) is not None:
         return None
     own = place.lines if step.direction == "incoming" else None
-    spans = [span for one in step.ranges if (span := span_from_server(one, own, encoding)) is not None]
+    spans = [span for where in step.ranges if (span := span_from_server(where, own, encoding)) is not None]
     lines = sorted({span.start.line for span in spans})
-    kind, name, via = kind_name(item.get("kind")), _shown_name(item, texts), _shown_name(step.origin, texts)
+    kind = kind_name(item.get("kind"))
+    name, via = item_name(item, texts)[:MAX_NAME], item_name(step.origin, texts)[:MAX_NAME]
     structured = {
         "direction": step.direction,
         "depth": step.depth,
@@ -188,9 +242,9 @@ def _entry(
     }
     arrow = f"{name} -> {via}" if step.direction in ("incoming", "subtypes") else f"{via} -> {name}"
     calls = f" (calls in lines {', '.join(map(str, lines))})" if lines else ""
-    shown = (
+    lines_of_text = (
         place.text(workplace),
         f"{step.direction} {step.depth}: {arrow} [{kind}]{calls}",
         *place.preview(),
     )
-    return Entry(structured, shown)
+    return Entry(structured, lines_of_text)

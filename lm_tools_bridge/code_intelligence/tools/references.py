@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools import asking, listing
-from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting
+from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.symbols import uses
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
@@ -50,26 +51,46 @@ async def call(
         params["context"] = {"includeDeclaration": arguments.get("includeDeclaration", False)}
 
     async def work(server: LanguageServer) -> Any:
-        found = await server.request(method, params)
-        for alias in server.aliases(target.path):
-            await server.open(alias)
-            other = {**params, "textDocument": {"uri": to_uri(alias)}}
-            more = asking.list_of(await server.request(method, other))
-            found = [*asking.list_of(found), *await asyncio.to_thread(really_at, more)]
-        return found
+        return await ask_by_all_names(server, server.request, target.path, method, params)
 
     part = await uses.ask(workplace, target, work, waiting)
-    if len(asking.list_of(part.value)) > MANY:
-        places = await asyncio.to_thread(locations_of, part.value)
-    else:
-        places = locations_of(part.value)
-    own = await workplace.own(one.path for one in places)
-    places = [one for one in places if one.path in own]
-    shown = places[listing.page(arguments, DEFAULT_LIMIT)]
+    locations = await own_locations(workplace, part.value)
+    page = locations[listing.page(arguments, DEFAULT_LIMIT)]
     return await workplace.run(
-        [one.path for one in shown],
-        lambda: _result(name, workplace, arguments, target, part, places, texts),
+        [location.path for location in page],
+        lambda: _result(name, workplace, arguments, target, part, locations, texts),
     )
+
+
+async def ask_by_all_names(
+    server: LanguageServer, request: Request, path: Path, method: str, params: Mapping[str, Any]
+) -> Any:
+    """The locations that a server names for a position, also under the other names of its file.
+
+    Args:
+        server: knows the other names.
+        request: asks it.
+        path: the file.
+        method: e.g. `textDocument/references`.
+        params: those of the method, with the file under its own name.
+    """
+    result = await request(method, params)
+    for alias in server.aliases(path):
+        await server.open(alias)
+        by_alias = {**params, "textDocument": {"uri": to_uri(alias)}}
+        more = asking.list_of(await request(method, by_alias))
+        result = [*asking.list_of(result), *await asyncio.to_thread(really_at, more)]
+    return result
+
+
+async def own_locations(workplace: Workplace, result: Any) -> list[Location]:
+    """The locations in a result, in order, without those in git worktrees inside the project."""
+    if len(asking.list_of(result)) > MANY:
+        locations = await asyncio.to_thread(locations_of, result)
+    else:
+        locations = locations_of(result)
+    own = await workplace.own(location.path for location in locations)
+    return [location for location in locations if location.path in own]
 
 
 def _result(  # noqa: PLR0917  the facts about one call
@@ -78,22 +99,22 @@ def _result(  # noqa: PLR0917  the facts about one call
     arguments: Mapping[str, Any],
     target: Target,
     part: Part[Any],
-    found_places: Sequence[Location],
+    locations: Sequence[Location],
     texts: Texts,
 ) -> ToolResult:
     _, member, title = _METHODS[name]
     # only the files of the page are read
-    shown = [
-        place_at(one, texts, target.server.encoding)
-        for one in found_places[listing.page(arguments, DEFAULT_LIMIT)]
+    page = [
+        place_at(location, texts, target.server.encoding)
+        for location in locations[listing.page(arguments, DEFAULT_LIMIT)]
     ]
     entries = [
-        Entry(place.structured(workplace), (place.text(workplace), *place.preview())) for place in shown
+        Entry(place.structured(workplace), (place.text(workplace), *place.preview())) for place in page
     ]
     about, head = target_members(target, workplace)
-    files = len({one.path for one in found_places})
+    files = len({location.path for location in locations})
     about["files"] = files
-    found = Listing(
+    places = Listing(
         title,
         member,
         entries,
@@ -101,9 +122,9 @@ def _result(  # noqa: PLR0917  the facts about one call
         target.unavailable,
         about,
         [*head, f"files: {files}"],
-        total=len(found_places),
+        total=len(locations),
     )
-    return listing.result(found, arguments, DEFAULT_LIMIT)
+    return listing.result(places, arguments, DEFAULT_LIMIT)
 
 
 def target_members(target: Target, workplace: Workplace) -> tuple[dict[str, Any], list[str]]:

@@ -76,7 +76,7 @@ async def _ask(workplace: Workplace, server: LanguageServer, target: Target, tex
     places |= _told_apart(places, symbol, words)
     home = next(iter((*places["definition"], *places["declaration"])), None)
     if symbol is None and home is not None:
-        symbol = await _declared_at(server, home, texts)
+        symbol = await declared_at(server, home, texts)
     about = [target.path, *(place.path for found in places.values() for place in found)]
     is_shown = await workplace.run(about, lambda: texts.may_say(words, about))
     return _Info(words if is_shown else WITHHELD, places, symbol)
@@ -108,7 +108,7 @@ async def _optional(server: LanguageServer, method: str, params: Any) -> Any:
         return None
 
 
-async def _declared_at(server: LanguageServer, home: Place, texts: Texts) -> Symbol | None:
+async def declared_at(server: LanguageServer, home: Place, texts: Texts) -> Symbol | None:
     """The symbol that is declared at a place."""
     if not server.supports(OUTLINE):
         return None

@@ -14,8 +14,8 @@ from lm_tools_bridge.code_intelligence.clangd.calls import run
 from lm_tools_bridge.code_intelligence.clangd.definitions import tools_of
 from lm_tools_bridge.code_intelligence.clangd.lsp_request import METHODS
 from lm_tools_bridge.code_intelligence.freshness import Freshness
-from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut, ServerGone, Unavailable
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from support.servers.language_servers.in_memory import (
     InMemoryServer,
     InMemoryServers,
@@ -59,9 +59,8 @@ class Clangd:
         return {"uri": self.file.as_uri(), "range": at(line, character, line, to)}
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:
-        files = LanguageFiles([self.root], self.servers, no_environment)
-        workspace = Workspace.of(self.root)
-        return await run(f"lm_clangd_{name}", arguments, workspace, self.servers, self.settings, files)
+        workplace = Workplace(Workspace.of(self.root), self.servers, 0.0, no_environment)
+        return await run(f"lm_clangd_{name}", arguments, workplace, self.settings)
 
     async def at(self, name: str, line: int, character: int, **more: Any) -> ToolResult:
         position = {"line": line, "character": character}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_tools_bridge.code_intelligence.clangd.calls import run
-from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from support.processes.child_processes import until
 from support.servers.language_servers.in_memory import no_environment
 from support.servers.language_servers.scripted_kinds import Pooled, pooled
@@ -32,11 +32,9 @@ POSITION = {"line": 1, "character": 1}
 async def references(made: Pooled, folder: Path) -> Mapping[str, Any]:
     arguments = {"filePath": str(folder / "a.txt"), "position": POSITION}
     settings = ClangdSettings(enabled=True)
-    files = LanguageFiles([folder], made.pool, no_environment)
-    found = await run(
-        "lm_clangd_symbolReferences", arguments, Workspace.of(folder), made.pool, settings, files
-    )
-    return found.structured
+    workplace = Workplace(Workspace.of(folder), made.pool, 0.0, no_environment)
+    result = await run("lm_clangd_symbolReferences", arguments, workplace, settings)
+    return result.structured
 
 
 async def test_two_callers_at_once_start_one_clangd(tmp_path: Path) -> None:

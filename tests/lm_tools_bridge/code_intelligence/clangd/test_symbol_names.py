@@ -11,7 +11,7 @@ from lm_tools_bridge.code_intelligence.clangd.symbol_names import (
     hover_text,
     is_generated,
     kind_name,
-    named_in,
+    name_in,
     qualified,
     signature_in,
 )
@@ -34,13 +34,13 @@ public: void push(int value,
 
 
 def test_kind_name_and_signature_are_read_from_a_hover_text() -> None:
-    assert named_in(HOVER) == ("method", "push")
+    assert name_in(HOVER) == ("method", "push")
     assert signature_in(HOVER) == "public: void push(int value, bool front = false)"
 
 
 @pytest.mark.parametrize("text", ["", "int", "### unheard-of `x`", "```cpp\n// only a comment\n```"])
 def test_a_hover_text_without_a_symbol_tells_nothing(text: str) -> None:
-    assert named_in(text) is None
+    assert name_in(text) is None
     assert signature_in(text) is None
 
 

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.code_intelligence.clangd import client
-from lm_tools_bridge.code_intelligence.clangd.failures import ClangdFailure
-from lm_tools_bridge.code_intelligence.clangd.places import Places
+from lm_tools_bridge.code_intelligence.clangd.answers import ClangdFailure
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
-from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.git_repositories import repository, worktree
 from support.servers.language_servers.in_memory import (
@@ -24,9 +22,8 @@ from support.servers.language_servers.in_memory import (
     workplace_of,
 )
 from support.servers.language_servers.python_symbols import python_server
-from workspace_server.files.file_gate import FileGate
+from workspace_server.config.model import ClangdSettings
 from workspace_server.tool import InvalidArguments, ToolResult
-from workspace_server.workspace import Workspace
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return f()\n"
 
@@ -165,17 +162,17 @@ async def test_a_file_of_another_project_is_refused_by_name(main: Path, tmp_path
 def test_clangd_refuses_files_of_other_worktrees(main: Path, place: str) -> None:
     other = worktree(main, place)
     with pytest.raises(ClangdFailure, match="worktree"):
-        client._file(Workspace.of(main), str(other / "mod.py"))
-    assert client._file(Workspace.of(main), "mod.py") == main / "mod.py"
-    assert client._file(Workspace.of(other), "mod.py") == other / "mod.py"
+        client.find_file(workplace_of(main), str(other / "mod.py"))
+    assert client.find_file(workplace_of(main), "mod.py") == main / "mod.py"
+    assert client.find_file(workplace_of(other), "mod.py") == other / "mod.py"
 
 
 async def test_places_that_clangd_names_in_copies_are_left_out(main: Path, tree: Path) -> None:
-    found = await Places(Workspace.of(main), "utf-16", Texts(FileGate([main]))).of(
-        everywhere(main / "mod.py", tree / "mod.py")
-    )
-    assert [place.path for place in found] == [main / "mod.py"]
-    found = await Places(Workspace.of(tree), "utf-16", Texts(FileGate([tree]))).of(
-        everywhere(tree / "mod.py")
-    )
-    assert [place.path for place in found] == [tree / "mod.py"]
+    assert await clangd_places(main, main / "mod.py", tree / "mod.py") == [main / "mod.py"]
+    assert await clangd_places(tree, tree / "mod.py") == [tree / "mod.py"]
+
+
+async def clangd_places(root: Path, *paths: Path) -> list[Path]:
+    """The files of the places that a call of clangd in a project takes from an answer."""
+    call = await client.begin(workplace_of(root, InMemoryServer(kind("clangd", ".py"))), ClangdSettings())
+    return [place.path for place in await call.places(everywhere(*paths))]

@@ -11,7 +11,6 @@ from typing import Any, Final
 import pytest
 
 from lm_tools_bridge.code_intelligence.clangd import calls as clangd_calls
-from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
 from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD, Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
@@ -147,13 +146,12 @@ def scene(root: Path, outside: Path) -> tuple[Workspace, InMemoryServers]:
 async def told(name: str, root: Path, outside: Path, **more: Any) -> str:
     """All that a tool says."""
     workspace, servers = scene(root, outside)
+    workplace = Workplace(workspace, servers, 0.0, no_environment)
     if name in CLANGD_ARGUMENTS:
-        files = LanguageFiles([root], servers, no_environment)
         settings, arguments = ClangdSettings(enabled=True), {**CLANGD_ARGUMENTS[name], **more}
-        result = await clangd_calls.run(f"lm_clangd_{name}", arguments, workspace, servers, settings, files)
+        result = await clangd_calls.run(f"lm_clangd_{name}", arguments, workplace, settings)
     else:
         module = importlib.import_module(f"lm_tools_bridge.code_intelligence.tools.{MODULES[name]}")
-        workplace = Workplace(workspace, servers, 0.0, no_environment)
         words = () if name == "lm_getDiagnostics" else (name,)
         tail = (CONTEXT,)
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.code_intelligence import name_matching
-from lm_tools_bridge.code_intelligence.name_matching import BadPattern, matching
+from lm_tools_bridge.code_intelligence.clangd import name_matching
+from lm_tools_bridge.code_intelligence.clangd.name_matching import BadPattern, matching
 
 
 async def test_names_that_contain_a_match_are_found() -> None:

@@ -37,8 +37,8 @@ from manager.listener.connection_limits import connection_limits
 from manager.listener.control_listener import ControlListener
 from manager.listener.pages import control_runner, port_app
 from manager.listener.peer_identity import same_user_check
+from manager.listener.private_endpoint import PrivateEndpoint
 from manager.listener.runner import Runner
-from manager.listener.tunnel_endpoint import TunnelEndpoint
 from manager.logs.blocked_loop import watched
 from manager.logs.log import configure, logger, unblocked
 from manager.logs.log_file import log_file
@@ -156,14 +156,21 @@ class Daemon:
         def status() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
+        runner, endpoint = self._make_runners(parts, status, port)
         used = DaemonParts(
-            parts.control, status, parts.measures, parts.waiting_calls, parts.session_manager, parts.recorder
+            parts.control,
+            status,
+            parts.measures,
+            parts.waiting_calls,
+            parts.session_manager,
+            parts.recorder,
+            endpoint.open,
         )
         for feature in parts.features.values():
             feature.connect(used)
         control = await self._open_control(parts, status, stack)
-        servers, runner, tunnel = await self._open_port(parts, status, listener, port)
-        parts.control.open_tunnel = tunnel.open
+        routes = parts.routes
+        servers = await runner.listen([listener] if listener else [], routes.serve, routes.fast_path)
         self.own(late_modules.load([one.load for one in (control, runner) if one]), "late modules")
         self._handle_signals()
         self._start_tasks(parts, status)
@@ -176,9 +183,9 @@ class Daemon:
         await self._stop_requested.wait()
         for server in servers:
             server.close()
-        tunnel.stop_listening()
+        endpoint.stop_listening()
         await self._release(parts)
-        await tunnel.close()
+        await endpoint.close()
         await runner.cleanup()
 
     def _start_tasks(self, parts: Parts, status: Callable[[], dict[str, Any]]) -> None:
@@ -223,10 +230,8 @@ class Daemon:
         await control.open()
         return control
 
-    async def _open_port(
-        self, parts: Parts, status: ReadStatus, listener: socket.socket | None, port: int
-    ) -> tuple[list[asyncio.Server], Runner, TunnelEndpoint]:
-        """Listen on the port; the endpoint for other hosts listens once one asks."""
+    def _make_runners(self, parts: Parts, status: ReadStatus, port: int) -> tuple[Runner, PrivateEndpoint]:
+        """What serves the port, and the private endpoint, which listens once a feature asks for it."""
         cap, routes = self._settings.body_limit, parts.routes
         app = partial(port_app, parts.control, status, parts.measures.snapshot, parts.features.values())
         limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
@@ -234,9 +239,8 @@ class Daemon:
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, gate=parts.guest_gate)
         rules, check = AdmissionRules.for_managers(body_cap=cap), parts.control.peer_allowed
         others = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers)
-        tunnel = TunnelEndpoint(self._paths.tunnel_socket, others, routes.serve, routes.fast_path)
-        servers = await runner.listen([listener] if listener else [], routes.serve, routes.fast_path)
-        return servers, runner, tunnel
+        endpoint = PrivateEndpoint(self._paths.tunnel_socket, others, routes.serve, routes.fast_path)
+        return runner, endpoint
 
     # -- run ----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lm_tools_bridge.recorder.recorder import Recorder
     from manager.admin.control.services import Services
     from manager.admin.metrics.measures import Measures
@@ -147,7 +149,12 @@ class DaemonStart(NamedTuple):
 
 
 class DaemonParts(NamedTuple):
-    """The parts of the daemon that features use."""
+    """The parts of the daemon that features use.
+
+    Attributes:
+        open_private_endpoint: opens the MCP endpoint at a private socket, unless it is open; its path.
+            An `OSError` says why it cannot be opened.
+    """
 
     services: Services
     status: Callable[[], dict[str, Any]]
@@ -155,6 +162,7 @@ class DaemonParts(NamedTuple):
     waiting_calls: WaitingCalls
     session_manager: SessionManager
     recorder: Recorder | None
+    open_private_endpoint: Callable[[], Awaitable[Path]]
 
 
 class AddedRoutes(NamedTuple):

@@ -200,7 +200,7 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
         "features = list(make_parts(DaemonStart(Settings(), paths, 'http://127.0.0.1:1/mcp')).values())\n"
         "status, services = (lambda: {}), SimpleNamespace(port=1)\n"
         "for feature in features:\n"
-        "    feature.connect(DaemonParts(services, status, SimpleNamespace(), None, None, None))\n"
+        "    feature.connect(DaemonParts(services, status, SimpleNamespace(), None, None, None, None))\n"
         "before = set(sys.modules)\n"
         "async def main():\n"
         "    control = LazyAiohttpServer(lambda: daemon.control_runner(services, None, status, status,\n"

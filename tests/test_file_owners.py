@@ -43,7 +43,7 @@ _OWN_WRITERS: Final = frozenset(
         "lm_tools_bridge/remote_hosts/cli/hosts_file.py",
         "lm_tools_bridge/client_setup/editing/undo_records.py",
         "manager/listener/control_listener.py",
-        "manager/listener/tunnel_endpoint.py",
+        "manager/listener/private_endpoint.py",
         "manager/logs/log_file.py",
         "manager/logs/log_rotation.py",
         "lm_tools_bridge/recorder/recorder.py",

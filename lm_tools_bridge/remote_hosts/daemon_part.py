@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from manager.admin.control.control_messages import read_object, refuse_own_child, success
-from manager.features import AddedRoutes, DaemonPart
+from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
+from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.http import lazy_aiohttp as web
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ class RemoteHostsPart(DaemonPart):
 
     def __init__(self) -> None:
         self._hosts: LateRemoteHosts | None = None
+        self._parts: DaemonParts | None = None
+
+    def connect(self, parts: DaemonParts) -> None:
+        """Use these parts of the daemon from now on."""
+        self._parts = parts
 
     def remote_hosts(self) -> MakeRemoteHosts:
         """Makes what finds projects on other hosts."""
@@ -87,8 +92,16 @@ class RemoteHostsPart(DaemonPart):
         return self._hosts
 
     def control_routes(self) -> AddedRoutes:
-        """The route of lines."""
-        return AddedRoutes([web.post("/lines", self._lines)], FOR_ANYONE)
+        """The lines to other hosts, and the endpoint for lines from there."""
+        return AddedRoutes([web.post("/lines", self._lines), web.post("/tunnel", self._tunnel)], FOR_ANYONE)
+
+    async def _tunnel(self, _: web.Request) -> web.Response:
+        """Listen for managers on other hosts, and say where."""
+        assert self._parts is not None  # noqa: S101  narrows the type: parts are connected before routes
+        try:
+            return success(path=str(await self._parts.open_private_endpoint()))
+        except OSError as error:
+            return refusal(503, "no_tunnel", message=str(error))
 
     async def _lines(self, request: web.Request) -> web.Response:
         """The lines to other hosts; `connect` and `renew` name hosts whose lines are made or renewed first.

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -58,7 +58,7 @@ class ControlPlane:
     """Implements `services.Services`.
 
     `stop(reason, keep_servers, restarts)` begins the daemon's stop. `path` is the PATH that workspace
-    servers inherit. `open_tunnel` listens for managers on other hosts; the daemon sets it.
+    servers inherit.
     """
 
     port: int
@@ -69,13 +69,6 @@ class ControlPlane:
     path: str | None = None
     started_at: int = field(default_factory=lambda: int(time.time() * 1000))
     now: Callable[[], float] = time.monotonic
-    open_tunnel: Callable[[], Awaitable[Path]] | None = None
-
-    async def tunnel(self) -> Path:
-        """Listen for managers on other hosts, unless that is done; returns the path of the socket."""
-        if self.open_tunnel is None:
-            raise OSError("there are no such sockets on this system")
-        return await self.open_tunnel()
 
     def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
         """Whether the peer is this user, and no confined script. Admission has checked those on the port."""

@@ -91,7 +91,6 @@ def control_routes(services: Services, renewals: Renewals) -> list[web.RouteDef]
         web.post("/calls", _parsed(_ServerQuery.parse, control.calls)),
         web.post("/stop_call", control.stop_call),
         web.post("/shutdown", _parsed(Shutdown.parse, control.shutdown)),
-        web.post("/tunnel", control.tunnel),
         web.post("/restart", _parsed(Shutdown.parse, control.restart)),
     ]
 
@@ -211,13 +210,6 @@ class _Control:
         if ask in ("refresh", "restart_sources") and not json.loads(answer)["ok"]:
             return refusal(404, "unknown_source")
         return web.Response(body=answer, content_type="application/json")
-
-    async def tunnel(self, request: web.Request) -> web.Response:
-        """Listen for managers on other hosts, and say where."""
-        try:
-            return success(path=str(await self._services.tunnel()))
-        except OSError as error:
-            return refusal(503, "no_tunnel", message=str(error))
 
     async def shutdown(self, message: Shutdown) -> web.Response:
         version = self._services.status().version

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
@@ -102,13 +101,6 @@ class Services(Protocol):
 
     def bye(self, session_id: str) -> None:
         """Remove an instance and its port reservation; unknown ids are ignored."""
-
-    async def tunnel(self) -> Path:
-        """Listen for managers on other hosts, unless that is done; returns the path of the socket.
-
-        Raises:
-            OSError: that is impossible.
-        """
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""

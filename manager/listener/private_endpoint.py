@@ -1,4 +1,7 @@
-"""The MCP endpoint for managers on other hosts: a private socket, which is opened when the first one asks."""
+"""The MCP endpoint at a private socket: for a feature that brings requests of other machines to it.
+
+It is opened when that feature asks for it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from manager.relay.fast_path import FastPath
 from manager.startup.port import private_socket
 
 
-class TunnelEndpoint:
+class PrivateEndpoint:
     """A socket beside the control socket, served like the port, under rules of its own.
 
     Args:

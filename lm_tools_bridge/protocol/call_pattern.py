@@ -105,9 +105,8 @@ class CallPattern:
         """This pattern with its volatile members as variables, if it has any."""
         before, behind = [self._begin], [self._end]
         (before if self._is_id_first else behind).append(self._middle)
-        names = [
-            name for name in VOLATILE_MEMBERS if sum(piece.count(name) for piece in (*before, *behind)) == 1
-        ]
+        text = b"\n".join((*before, *behind))
+        names = [_spelling(name, text) for name in VOLATILE_MEMBERS if text.count(name) == 1]
         bare = [_bare(piece, names) for piece in (self._begin, self._middle, self._end)]
         if not names or None in bare:
             return self
@@ -159,6 +158,11 @@ class VolatileMembersPattern:
 Pattern = CallPattern | VolatileMembersPattern
 
 
+def _spelling(name: bytes, text: bytes) -> bytes:
+    """The name of a member as this text has it, with the blank behind its colon if there is one."""
+    return name + b" " if name + b" " in text else name
+
+
 def _bare(piece: bytes, names: Sequence[bytes]) -> bytes | None:
     """The text without the values of volatile members; None if a value is not plain."""
     for name in names:
@@ -189,12 +193,9 @@ def derive_pattern(body: bytes) -> tuple[Pattern, bytes] | None:
     parsed = _ParsedCall.of(body)
     if parsed is None or len(body) > LONGEST or not body.isascii():
         return None
-    place_id, place_arguments = b'"id":' + parsed.values[0], b'"arguments":' + parsed.values[1]
-    if body.count(place_id) != 1 or body.count(place_arguments) != 1:
-        return None
-    identity = body.index(place_id) + len(b'"id":')
-    arguments = body.index(place_arguments) + len(b'"arguments":')
-    pattern = _around(body, (identity, len(parsed.values[0])), (arguments, len(parsed.values[1])))
+    identity = _place_of(b'"id"', parsed.values[0], body)
+    arguments = _place_of(b'"arguments"', parsed.values[1], body)
+    pattern = None if identity is None or arguments is None else _around(body, identity, arguments)
     if pattern is None:
         return None
     is_verified = _ParsedCall.of(pattern.fill(_PROBE)) == _ParsedCall(_PROBE, parsed.rest)
@@ -204,11 +205,20 @@ def derive_pattern(body: bytes) -> tuple[Pattern, bytes] | None:
     return complete, complete.fill(complete.probe)
 
 
+def _place_of(name: bytes, value: bytes, body: bytes) -> tuple[int, int] | None:
+    """Begin and end of this value of a member in a body; None if it does not occur once.
+
+    Compact encoders write nothing between the colon and the value, others (Python's by default) a blank.
+    """
+    places = list(re.finditer(rb"%b: ?(%b)" % (name, re.escape(value)), body))
+    return places[0].span(1) if len(places) == 1 else None
+
+
 def _around(body: bytes, identity: tuple[int, int], arguments: tuple[int, int]) -> CallPattern | None:
-    (start, first), (other, second) = sorted((identity, arguments))
-    if start + first > other:
+    (start, stop), (other_start, other_stop) = sorted((identity, arguments))
+    if stop > other_start:
         return None  # one is inside the other
-    pieces = body[:start], body[start + first : other], body[other + second :]
+    pieces = body[:start], body[stop:other_start], body[other_stop:]
     return CallPattern(*pieces, is_id_first=identity < arguments)
 
 

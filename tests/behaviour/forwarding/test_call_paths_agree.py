@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,6 +19,7 @@ import pytest_asyncio
 from aiohttp import web, web_response
 
 from lm_tools_bridge.http_server import deadline
+from manager import assembly
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from manager.upstream.pool import Pool
@@ -168,6 +169,13 @@ PATHS_WITHOUT_JSON = (
 """Those of a client that accepts event streams only: every call takes the task path."""
 
 
+def paths_of(accept: str, *, has_fast_path: bool) -> Sequence[Path]:
+    """The paths of a client that accepts this. Without the fast path, all calls take the general way."""
+    if JSON not in accept:
+        return PATHS_WITHOUT_JSON
+    return [path for path in PATHS if has_fast_path or path.first != "cached"]
+
+
 def steps_of(path: Path, shape: Shape, *, is_trimmed: bool, kind: str, accept: str) -> list[str]:
     """The steps that a call has to take, as docs/forwarding.md and the relay table have them."""
     if path.first == "task":
@@ -242,9 +250,18 @@ def comparable(answer: Answer, identity: int) -> dict[str, Any]:
 # -- tests -------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["with fast path", "without"])
+def has_fast_path(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(
+    tmp_path_factory: pytest.TempPathFactory, has_fast_path: bool
+) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
+        if not has_fast_path:
+            patch.setattr(assembly, "_fast_path", lambda *_: None)
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # no call waits for a check of the folder
         patch.setattr(deadline, "GRAIN_S", 0.001)  # patience of 0 s is over at once
         patch.setattr(direct_relay, "PATIENCE_S", 20.0)  # no other call continues in a task for its time
@@ -262,13 +279,13 @@ def recorder() -> Iterator[PathRecorder]:
 
 @contextlib.asynccontextmanager
 async def caller(
-    setup: RegisteredSetup, recorder: PathRecorder, kind: str, accept: str
+    setup: RegisteredSetup, recorder: PathRecorder, kind: str, accept: str, *, is_warm: bool
 ) -> AsyncIterator[Caller]:
-    """A client of this kind; where it accepts JSON, its calls have a cached route."""
+    """A client of this kind; its calls have a cached route if it `is_warm`."""
     era = "legacy" if kind == "session" else "modern"
     client = await connected(setup, era, "t", accept=accept)
     try:
-        if JSON in accept:
+        if is_warm:
             await client.warm("t")
         else:
             await client.call("t")  # the recorder gets to know the pool
@@ -282,14 +299,15 @@ async def caller(
 @pytest.mark.parametrize("kind", ["session", "stateless"])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_every_path_gives_the_same_answer(
-    shape: str, kind: str, accept: str, setup: RegisteredSetup, recorder: PathRecorder
+    shape: str, kind: str, accept: str, setup: RegisteredSetup, recorder: PathRecorder, has_fast_path: bool
 ) -> None:
     """Status, content type, header fields and messages, with the result trim stated or not."""
     made = SHAPES[shape]
-    async with caller(setup, recorder, kind, accept) as client:
+    paths = paths_of(accept, has_fast_path=has_fast_path)
+    async with caller(setup, recorder, kind, accept, is_warm=has_fast_path and JSON in accept) as client:
         _, expected = await client.call(made.plain, REFERENCE)
         for is_trimmed, answer in ((False, made.plain), (True, made.trimmed)):
-            for path in PATHS if JSON in accept else PATHS_WITHOUT_JSON:
+            for path in paths:
                 if answer is not None:
                     steps, got = await client.call(answer, path)
                     wanted = steps_of(path, made, is_trimmed=is_trimmed, kind=kind, accept=accept)

@@ -42,7 +42,16 @@ MARKED_BEFORE = (
     b'{"jsonrpc":"2.0","id":%b,"method":"tools/call",'
     b'"params":{"_meta":{"progressToken":"7","x":1},"name":"t","arguments":%b}}'
 )
+PYTHON_DEFAULT = (
+    b'{"jsonrpc": "2.0", "id": %b, "method": "tools/call", "params": {"name": "t", "arguments": %b}}'
+)
+MARKED_WITH_BLANKS = (
+    b'{"method": "tools/call", "params": {"name": "t", "arguments": %b,'
+    b' "_meta": {"progressToken": 7, "x": "1"}}, "jsonrpc": "2.0", "id": %b}'
+)
 FRAMES = {
+    "Python, with blanks": (PYTHON_DEFAULT, True),
+    "marked, with blanks": (MARKED_WITH_BLANKS, False),
     "marked behind": (MARKED_BEHIND, False),
     "marked before": (MARKED_BEFORE, True),
     "Python": (PYTHON, False),
@@ -188,7 +197,7 @@ def test_an_unusual_mark_does_not_match(mark: bytes) -> None:
     assert pattern_of("marked behind").match(body.replace(b'"toolu_1"', mark)) is None
 
 
-@pytest.mark.parametrize("mark", [b"1.5", b"-1", b"null", b"{}", b" 1", b'{"progressToken":1}'])
+@pytest.mark.parametrize("mark", [b"1.5", b"-1", b"null", b"{}", b"  1", b'{"progressToken":1}'])
 def test_an_unusual_mark_in_the_first_call_is_part_of_the_pattern(mark: bytes) -> None:
     body = written("marked before", b"8", b"{}")
     odd = body.replace(b'"7"', mark)

@@ -111,6 +111,28 @@ async def test_cached_and_parsed_calls_send_the_same_request(
     assert same(fast) == same(slow)
 
 
+@ERAS
+async def test_calls_with_a_blank_behind_each_colon_are_cached(era: str, setup: RegisteredSetup) -> None:
+    """As the encoder of Python writes them by default; the server gets the same request by either way."""
+    client = await connected(setup, era, "t", "Traceparent: 00-1-2-03")
+    setup.upstream.answers["t"] = PLAIN_RESULT
+
+    def request(identity: int) -> bytes:
+        call = json.loads(client.body("t", identity, {"a": [1, "b"]}))
+        return client.request(json.dumps(call).encode())
+
+    with calls_known_again() as known:
+        for identity in range(6):  # the date in the server's heads may change in between
+            fast = await client.send(request(identity))
+    assert known.answered
+    with calls_known_again(ever=False):
+        slow = await client.send(request(5))
+    first, second = setup.upstream.called("t")[-2:]
+    assert (first.body, first.target, first.headers) == (second.body, second.target, second.headers)
+    assert same(fast) == same(slow)
+    client.close()
+
+
 @pytest.mark.parametrize("meta", ['{"progressToken":1}', '{"x":{"id":1,"arguments":{}}}', "{}", "null"])
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_additional_members_of_a_call_are_forwarded_unchanged(

@@ -8,9 +8,9 @@ from pathlib import Path
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds, KindChoices, Trusts
 from lm_tools_bridge.code_intelligence.server_process.server_supervisor import ServerSupervisor
 from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
+from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
 from lm_tools_bridge.code_intelligence.sync.project_sync import sync_by
 from lm_tools_bridge.code_intelligence.tree.tree_watch import TreeWatch
-from workspace_server.config.model import LanguageServerEntry
 from workspace_server.sources.dependencies import Dependencies
 
 

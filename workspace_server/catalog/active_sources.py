@@ -20,17 +20,18 @@ from workspace_server.config.combine import apply_widening
 from workspace_server.config.formats import restrictions
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
+from workspace_server.features import parts
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.files.check_rest import CheckRest
 from workspace_server.files.single_flight import SingleFlight
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
+from workspace_server.sources.feature_part import SourceSpec
 from workspace_server.sources.inactive import pending_issue
 from workspace_server.trust.difference import changed_data
 from workspace_server.trust.item import TrustItem, Verdict
 from workspace_server.trust.items import (
-    LANGUAGE_SERVER_PREFIX,
     SETTINGS_KEY,
     TrustItemFactory,
     remote_key,
@@ -48,15 +49,15 @@ class FileState:
     """What the files contain: configuration, trust verdicts by item key, a problem of the trust store.
 
     `changed_data` are the files, by item key, that may be data and that changed since the item was trusted.
-    `language_servers` are the items of language servers that were trusted, with their digests; what they are
-    now is compared where they are started.
+    `trusted` are the items of features' programs that were trusted, with their digests; what they are now is
+    compared where they are started.
     """
 
     configuration: Configuration
     verdicts: Mapping[str, Verdict]
     issue: Issue | None = None
     changed_data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    language_servers: frozenset[tuple[str, str]] = frozenset()
+    trusted: frozenset[tuple[str, str]] = frozenset()
 
 
 @runtime_checkable
@@ -65,18 +66,6 @@ class FileBackedSource(Protocol):
 
     def look(self, change_detector: ChangeDetector) -> None:
         """Check the files now; `change_detector` receives the paths that the tools depend on. Blocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSpec:
-    """A source that should exist: its key, the value it is made from, and the function that makes it.
-
-    A source is replaced when its `spec` changes.
-    """
-
-    key: str
-    spec: object
-    make: Callable[[], Source]
 
 
 class ActiveSources:
@@ -101,6 +90,7 @@ class ActiveSources:
         self._registry = registry
         self._dependencies = dependencies
         self._factory = factory
+        self._world = factory.world(self.trusts)
         self._builtin = list(builtin)
         self._root = Path(dependencies.root)
         self._own_folder = os.path.join(dependencies.root, OWN_FOLDER)  # noqa: PTH118  a string, used for every request
@@ -192,14 +182,13 @@ class ActiveSources:
             verdicts,
             issue,
             self._changed_data(items, verdicts),
-            self._trusted_language_servers(),
+            self._trusted_by_prefix(),
         )
 
-    def _trusted_language_servers(self) -> frozenset[tuple[str, str]]:
+    def _trusted_by_prefix(self) -> frozenset[tuple[str, str]]:
+        prefixes = tuple(part.trust_prefix for part in parts().values() if part.trust_prefix)
         recorded = self._store.recorded(self._root)
-        return frozenset(
-            (key, item.digest) for key, item in recorded.items() if key.startswith(LANGUAGE_SERVER_PREFIX)
-        )
+        return frozenset((key, item.digest) for key, item in recorded.items() if key.startswith(prefixes))
 
     def _changed_data(
         self, items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]
@@ -249,25 +238,10 @@ class ActiveSources:
         scripts = configuration.scripts
         for identity in naming.SCRIPT_SOURCES:
             yield SourceSpec(identity, scripts, partial(self._factory.script, identity, scripts, self.trusts))
-        if configuration.skills:
-            yield SourceSpec("skills", None, partial(self._factory.skills, self.trusts))
         if scripts.execute_code:
             yield SourceSpec("execute_code", None, self._factory.code)
-        if configuration.editors.enabled:
-            make_editor = partial(self._factory.editor, configuration.editors)
-            yield SourceSpec("editor", configuration.editors, make_editor)
-        if configuration.language_servers:
-            entries = configuration.language_server_entries
-            serve = partial(self._factory.language_servers, self.trusts, entries, warm=configuration.warm)
-            spec = (
-                entries,
-                configuration.warm,
-                state.language_servers,
-            )  # servers start and stop with trust, not a minute later
-            yield SourceSpec("language_servers", spec, serve)
-            if configuration.clangd.enabled:
-                make = partial(self._factory.clangd, configuration.clangd)
-                yield SourceSpec("clangd", (configuration.clangd, spec), make)
+        for name, part in parts().items():
+            yield from part.sources(configuration.features[name], self._world, state.trusted)
         servers: list[StdioServer | RemoteServer] = [*configuration.stdio, *configuration.remote]
         for entry in servers:
             key = server_key(entry)

@@ -11,6 +11,7 @@ import click
 from lm_tools_bridge.terminal.colour import has_colour
 from lm_tools_bridge.terminal.deciding_verbs import DecidingGroup, ForAnyone, never_decides
 from workspace_server.command.arguments import UserFolders
+from workspace_server.features import FEATURES
 
 _VERBS: Final = {
     "trust": "trust.verb",
@@ -19,14 +20,21 @@ _VERBS: Final = {
     "secrets": "secrets",
     "tools": "tool_settings",
     "env": "env",
-    "languages": "languages",
     "login": "sign_in",
 }
 """Verb: module in this package, which has a command of the verb's name."""
-_MODULES: Final = {verb: (f"workspace_server.command.{module}", verb) for verb, module in _VERBS.items()}
+_OF_FEATURES: Final = {
+    verb: (f"lm_tools_bridge.{feature.name}.{module}", verb)
+    for feature in FEATURES
+    for verb, module in feature.commands.items()
+}
+_MODULES: Final = {
+    **{verb: (f"workspace_server.command.{module}", verb) for verb, module in _VERBS.items()},
+    **_OF_FEATURES,
+}
 FOR_ANYONE: Final[ForAnyone] = dict.fromkeys(
     # `trust` shows first, and asks who runs it when it comes to trust something
-    ("trust", "pending", "secrets list", "tools", "env", "languages"),
+    ("trust", "pending", "secrets list", "tools", "env", *_OF_FEATURES),
     never_decides,
 )
 _folder: Final = click.Path(path_type=Path)

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.grouping import DEFAULT_RULES
-from workspace_server.config.model import Approval, ClangdSettings, Configuration, PolicyDeltas
+from workspace_server.config.model import Approval, Configuration, PolicyDeltas
 from workspace_server.config.settings import (
-    CLANGD,
     CLOSED,
     DEBUG,
     DELTAS,
@@ -95,12 +94,6 @@ def apply_widening(configuration: Configuration) -> Configuration:
     return replace(
         configuration, deltas=deltas, schema_defaults=defaults, widening=_NO_DELTAS, widening_defaults=None
     )
-
-
-def clangd(user: Settings, workspace: Settings) -> ClangdSettings:
-    """The settings of the clangd tools: the workspace's, else the user's. They allow nothing but reading."""
-    found = {**user, **workspace}
-    return ClangdSettings(**{name: found[key] for name, key in CLANGD.items() if key in found})
 
 
 def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -> Mapping[str, Approval]:

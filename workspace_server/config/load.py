@@ -28,7 +28,6 @@ from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
 from workspace_server.config.formats.variables import PlaceholderValues
 from workspace_server.config.model import (
     Configuration,
-    EditorSettings,
     EntryOrigin,
     RemoteServer,
     Scope,
@@ -38,6 +37,7 @@ from workspace_server.config.model import (
 from workspace_server.config.self_references import MANAGER_PORT
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
 from workspace_server.config.watched_file import MAX_BYTES, Clock, WatchedFile, WatchedFolder
+from workspace_server.features import parts
 from workspace_server.files.change_detection import ChangeDetector
 
 USER_FILE: Final = "workspace.toml"
@@ -194,12 +194,15 @@ class ConfigurationLoader:
             stdio=tuple(server for server in merged if isinstance(server, StdioServer)),
             remote=tuple(server for server in merged if isinstance(server, RemoteServer)),
             builtin=user.builtin and ours.builtin,
-            language_servers=_has_language_servers(user, ours),
-            language_server_entries=(*user.language_servers.entries, *ours.language_servers.entries),
-            warm=user.language_servers.warm,
-            clangd=combine.clangd(user.settings, scoped),
-            editors=_editors(user, ours),
-            skills=user.skills and ours.skills,
+            features={
+                name: part.combine(
+                    user.features[name],
+                    ours.features[name],
+                    builtin=user.builtin and ours.builtin,
+                    shared={**user.settings, **scoped},
+                )
+                for name, part in parts().items()
+            },
             policy_file=(self._ours if scoped.get(USE_WORKSPACE) else self._user).path,
             scripts=ScriptSettings(
                 tools_path=user.tools_path,
@@ -279,16 +282,3 @@ class ConfigurationLoader:
 
     def _json(self, path: Path) -> WatchedFile[Document]:
         return WatchedFile(path, parse_object, {}, self._clock)
-
-
-def _has_language_servers(user: toml_file.TomlContents, ours: toml_file.TomlContents) -> bool:
-    """Either file can switch them off; without a word of either they follow the built-in tools."""
-    said = [one.language_servers.enabled for one in (user, ours) if one.language_servers.enabled is not None]
-    return all(said) if said else user.builtin and ours.builtin
-
-
-def _editors(user: toml_file.TomlContents, ours: toml_file.TomlContents) -> EditorSettings:
-    """Off if one of the files says so; by default as the built-in tools are."""
-    said = [one for one in (user.editors, ours.editors) if one is not None]
-    enabled = all(said) if said else user.builtin and ours.builtin
-    return EditorSettings(enabled, user.editor_port or EditorSettings().first_port)

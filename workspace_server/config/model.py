@@ -166,79 +166,13 @@ class ScriptSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageServerEntry:
-    """What a file says of one kind of language server, with placeholders expanded; empty for nothing.
-
-    Attributes:
-        name: the kind's, or a new one.
-        languages: the `languageId` by file suffix or name.
-        options: the `initializationOptions`, added to the known ones.
-        settings: likewise, the answers to `workspace/configuration`.
-        env: variables beside those that every server gets.
-        memory_limit_bytes, idle_s: in place of the usual limits.
-        runs_nothing_of_the_project: why it may run without trust; only the user's own file can say so.
-        raw: the entry as written.
-    """
-
-    name: str
-    origin: EntryOrigin
-    enabled: bool = True
-    command: tuple[str, ...] = ()
-    languages: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    memory_limit_bytes: int | None = None
-    idle_s: float | None = None
-    runs_nothing_of_the_project: str = ""
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ClangdSettings:
-    """Settings of the tools `lm_clangd_*`.
-
-    Attributes:
-        enabled: whether the tools exist.
-        auto_start: whether a call may start clangd.
-        passthrough: whether the tool that sends any request exists.
-        request_timeout_ms: longest duration of one request.
-        allowed_methods: the only methods which that tool may send; empty for all that it knows.
-    """
-
-    enabled: bool = False
-    auto_start: bool = True
-    passthrough: bool = True
-    request_timeout_ms: int = 10_000
-    allowed_methods: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EditorSettings:
-    """Settings of windows of VS Code as sources.
-
-    Attributes:
-        enabled: whether they are looked for.
-        first_port: the first of the ports on which they serve.
-    """
-
-    enabled: bool = True
-    first_port: int = 48123
-
-
-@dataclass(frozen=True, slots=True)
 class Configuration:
     """The complete configuration of one workspace, and the issues of its files.
 
     Attributes:
         stdio, remote: the servers, in configuration order: user file, workspace file, imported files.
         builtin: whether the built-in tools are enabled.
-        language_servers: whether language servers and their tools are enabled.
-        warm: whether language servers start with the workspace server, not at their first use.
-        clangd: settings of the tools `lm_clangd_*`.
-        language_server_entries: what the files say of single kinds of them; of a kind at most one a file.
-        editors: windows of VS Code as sources.
-        skills: whether skills are served.
+        features: the settings of features, by the names of the features.
         deltas: the delta lists in force.
         widening: changes that need trust: names that the workspace's `exposed` and `enabled` lists would add,
             and names it would remove from `unexposed` and `disabled`.
@@ -256,12 +190,7 @@ class Configuration:
     stdio: tuple[StdioServer, ...] = ()
     remote: tuple[RemoteServer, ...] = ()
     builtin: bool = True
-    language_servers: bool = True
-    warm: bool = False
-    clangd: ClangdSettings = ClangdSettings()
-    language_server_entries: tuple[LanguageServerEntry, ...] = ()
-    editors: EditorSettings = EditorSettings()
-    skills: bool = True
+    features: Mapping[str, Any] = field(default_factory=dict)
     deltas: PolicyDeltas = PolicyDeltas()
     widening: PolicyDeltas = PolicyDeltas()
     widening_defaults: tuple[tuple[str, str, Any], ...] | None = None

@@ -1,4 +1,4 @@
-"""Checks the settings that TOML and editor files share: scope, `tools.*`, `clangd.*`, `debug`. Pure.
+"""Checks the settings that TOML and editor files share: scope, `tools.*`, `debug`, those of features. Pure.
 
 Invalid values are left out with a warning; those of rules that hide tools hide more (`closing_rules.py`).
 `combine.py` decides which file takes precedence.
@@ -7,6 +7,8 @@ Invalid values are left out with a warning; those of rules that hide tools hide 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any, Final, Literal
 
 from workspace_server.config import closing_rules, schema_default
@@ -14,6 +16,7 @@ from workspace_server.config.closing_rules import ClosingRule
 from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.fields import ConfigValueError, choice
 from workspace_server.config.grouping import rules_from
+from workspace_server.features import parts
 
 Settings = Mapping[str, Any]
 """Checked values by key, e.g. `tools.exposedDelta`; missing keys are absent."""
@@ -38,20 +41,16 @@ _UNCLEAR_EFFECT: Final = (
 SCHEMA_DEFAULTS: Final = "tools.schemaDefaults"
 GROUPING_RULES: Final = "tools.groupingRules"
 DEBUG: Final = "debug"
-CLANGD: Final = {
-    "enabled": "clangd.enabled",
-    "auto_start": "clangd.autoStartOnInvoke",
-    "passthrough": "clangd.enablePassthrough",
-    "request_timeout_ms": "clangd.requestTimeoutMs",
-    "allowed_methods": "clangd.allowedMethods",
-}
-"""The keys for the clangd tools, by the names of the fields of `ClangdSettings`."""
-_LEAST_TIMEOUT_MS: Final = 100
-_MOST_TIMEOUT_MS: Final = 300_000
 OBSOLETE: Final[tuple[str, ...]] = ("tools.enabled", "tools.blacklist", "tools.blacklistPatterns")
-KNOWN: Final = frozenset(
-    {*DELTAS.values(), *OBSOLETE, SCHEMA_DEFAULTS, GROUPING_RULES, USE_WORKSPACE, DEBUG, *CLANGD.values()}
+_KNOWN: Final = frozenset(
+    {*DELTAS.values(), *OBSOLETE, SCHEMA_DEFAULTS, GROUPING_RULES, USE_WORKSPACE, DEBUG}
 )
+
+
+@cache
+def known_keys() -> frozenset[str]:
+    """All keys, also those of features."""
+    return _KNOWN.union(*(part.checks for part in parts().values()))
 
 
 def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
@@ -62,7 +61,8 @@ def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
         notes: receives a warning for each invalid value, and one for obsolete keys.
     """
     found: dict[str, Any] = {}
-    for key, check in _CHECKS.items():
+    of_features = [part.checks for part in parts().values()]
+    for key, check in chain(*(checks.items() for checks in (_CHECKS, *of_features))):
         if key in values:
             try:
                 found[key] = check(key, values[key], notes)
@@ -89,15 +89,17 @@ def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
 
 def misspelt_rules(keys: Iterable[str]) -> Mapping[str, str]:
     """The unknown keys that are spellings of a rule that hides tools, each with that rule's key."""
-    others = KNOWN - CLOSING
-    found = {key: closing_rules.misspelt(key, CLOSING, others) for key in keys if key not in KNOWN}
+    known = known_keys()
+    others = known - CLOSING
+    found = {key: closing_rules.misspelt(key, CLOSING, others) for key in keys if key not in known}
     return {key: meant for key, meant in found.items() if meant is not None and key.startswith("tools.")}
 
 
 def misspelt_scope(values: Mapping[str, Any]) -> Sequence[str]:
     """The unknown keys that are spellings of `useWorkspaceSettings` and may mean that it is true."""
-    others = KNOWN - {USE_WORKSPACE}
-    unknown = (key for key, value in values.items() if key not in KNOWN and value is not False)
+    known = known_keys()
+    others = known - {USE_WORKSPACE}
+    unknown = (key for key, value in values.items() if key not in known and value is not False)
     return [key for key in unknown if closing_rules.misspelt(key, {USE_WORKSPACE}, others) is not None]
 
 
@@ -110,13 +112,15 @@ def _close(found: dict[str, Any], key: str, value: object) -> ClosingRule:
     return rule
 
 
-def _flag(key: str, value: object, notes: FileIssues) -> bool:
+def check_flag(key: str, value: object, notes: FileIssues) -> bool:
+    """A truth value."""
     if not isinstance(value, bool):
         raise ConfigValueError(f'"{key}" must be true or false')
     return value
 
 
-def _names(key: str, value: object, notes: FileIssues) -> tuple[str, ...]:
+def check_names(key: str, value: object, notes: FileIssues) -> tuple[str, ...]:
+    """Strings, sorted, each once."""
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ConfigValueError(f'"{key}" must be an array of strings')
     return tuple(sorted({name.strip() for name in value} - {""}))
@@ -136,27 +140,14 @@ def _schema_defaults(key: str, value: object, notes: FileIssues) -> tuple[schema
     return tuple(found)
 
 
-def _timeout_ms(key: str, value: object, notes: FileIssues) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigValueError(f'"{key}" must be a whole number of milliseconds')
-    if not _LEAST_TIMEOUT_MS <= value <= _MOST_TIMEOUT_MS:
-        raise ConfigValueError(f'"{key}" must be from {_LEAST_TIMEOUT_MS} to {_MOST_TIMEOUT_MS}')
-    return value
-
-
 def _debug(key: str, value: object, notes: FileIssues) -> str:
     return str(choice(key, value, Literal["off", "simple", "detail"]))
 
 
 _CHECKS: Final[Mapping[str, Callable[[str, Any, FileIssues], Any]]] = {
-    USE_WORKSPACE: _flag,
-    **dict.fromkeys(DELTAS.values(), _names),
+    USE_WORKSPACE: check_flag,
+    **dict.fromkeys(DELTAS.values(), check_names),
     SCHEMA_DEFAULTS: _schema_defaults,
     GROUPING_RULES: rules_from,
     DEBUG: _debug,
-    CLANGD["enabled"]: _flag,
-    CLANGD["auto_start"]: _flag,
-    CLANGD["passthrough"]: _flag,
-    CLANGD["request_timeout_ms"]: _timeout_ms,
-    CLANGD["allowed_methods"]: _names,
 }

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from lm_tools_bridge.text import redaction
 from workspace_server.config.model import (
-    ClangdSettings,
-    EditorSettings,
-    LanguageServerEntry,
     RemoteServer,
     ScriptSettings,
     StdioServer,
@@ -18,14 +15,11 @@ from workspace_server.config.model import (
 from workspace_server.source import Source
 from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.dependencies import Dependencies
+from workspace_server.sources.feature_part import SourceWorld, Trust
 from workspace_server.sources.inactive import InactiveSource
 from workspace_server.trust.item import Verdict
-from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
-    from lm_tools_bridge.code_intelligence.server import LanguageServers
-    from lm_tools_bridge.code_intelligence.tools.workplace import Problems
-    from lm_tools_bridge.editors.source import EditorSource
     from workspace_server.secrets.store import LayeredSecretStore
     from workspace_server.sources.mcp.lists.list_cache import ListCache
     from workspace_server.sources.mcp.remote.authorization import Authorization
@@ -34,13 +28,6 @@ if TYPE_CHECKING:
 WORKSPACE_TOOLS: Final = ".lm-tools-bridge/tools"
 USER_TOOLS: Final = "tools"
 SYSTEM_TOOLS: Final = Path("/etc/lm-tools-bridge/tools")
-
-
-class Trust(Protocol):
-    """What of some items, given by key and digest, the user trusts."""
-
-    def __call__(self, digests: Mapping[str, str], /) -> Mapping[str, Verdict]:
-        """See `TrustStore.verdicts`."""
 
 
 class SourceFactory:
@@ -60,8 +47,6 @@ class SourceFactory:
         self._searches = searches
         self._slots: Slots | None = None
         self._cache: ListCache | None = None
-        self._servers: LanguageServers | None = None
-        self._editor: EditorSource | None = None
 
     def script(self, identity: str, scripts: ScriptSettings, trust: Trust) -> Source:
         """The script tools of the workspace, of the user, or of the system."""
@@ -80,15 +65,6 @@ class SourceFactory:
             slots=self._shared_slots(),
         )
 
-    def skills(self, trust: Trust) -> Source:
-        """The skills of the workspace and of the user."""
-        from lm_tools_bridge.skills.catalog import user_folders
-        from lm_tools_bridge.skills.source import SkillSource
-
-        dependencies = self._dependencies
-        own = user_folders(dependencies.config_dir, dependencies.environ)
-        return SkillSource(Path(dependencies.root), trust, own)
-
     def code(self) -> Source:
         """The tool that runs any code."""
         from workspace_server.sources.scripts.code import CodeSource
@@ -102,61 +78,9 @@ class SourceFactory:
             slots=self._shared_slots(),
         )
 
-    def language_servers(
-        self, trust: Trust, entries: tuple[LanguageServerEntry, ...], *, warm: bool = False
-    ) -> Source:
-        """The tools that rest on language servers, which it owns; `warm` starts these at once."""
-        from lm_tools_bridge.code_intelligence.late_servers import LateServers
-        from lm_tools_bridge.code_intelligence.source import LanguageServerSource
-
-        workspace = Workspace.of(Path(self._dependencies.root))
-        folders = [folder.path for folder in workspace.folders]
-        for entry in entries:
-            redaction.hide_members(entry.env)
-
-        def make() -> LanguageServers:
-            from lm_tools_bridge.code_intelligence.assembly import make_servers
-
-            return make_servers(folders, self._dependencies, trust, entries)
-
-        self._servers = LateServers(make)
-        return LanguageServerSource(
-            workspace,
-            self._servers,
-            self._dependencies.server_environment,
-            self._editor_problems,
-            searches=self._searches,
-            warm=warm,
-            has_editor=self._has_editor,
-        )
-
-    def editor(self, settings: EditorSettings) -> Source:
-        """The window of VS Code that has the project open, whenever there is one."""
-        from lm_tools_bridge.editors.finder import WindowFinder
-        from lm_tools_bridge.editors.source import EditorSource
-
-        dependencies = self._dependencies
-        root = Path(dependencies.root)
-        finder = WindowFinder(root, dependencies.environ, settings.first_port, session=dependencies.workspace)
-        self._editor = EditorSource(finder, dependencies.root, dependencies.version)
-        return self._editor
-
-    def _has_editor(self) -> bool:
-        """Whether an editor has the project open."""
-        return self._editor is not None and self._editor.is_shown
-
-    async def _editor_problems(self, paths: Sequence[Path] | None) -> Problems | None:
-        """What the editor shows of these files, or of the project; None without an editor."""
-        return None if self._editor is None else await self._editor.problems(paths)
-
-    def clangd(self, settings: ClangdSettings) -> Source:
-        """The clangd tools, on the servers of `language_servers`, which is made first."""
-        from lm_tools_bridge.code_intelligence.clangd.source import ClangdSource
-
-        if self._servers is None:
-            raise RuntimeError("the clangd tools need the source of the language servers")
-        workspace = Workspace.of(Path(self._dependencies.root))
-        return ClangdSource(workspace, self._servers, settings, self._dependencies.server_environment)
+    def world(self, trusts: Trust) -> SourceWorld:
+        """What sources of features are made from."""
+        return SourceWorld(self._dependencies, trusts, self._searches)
 
     def server(self, entry: StdioServer | RemoteServer) -> Source:
         """A configured server that may run."""

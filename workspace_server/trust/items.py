@@ -20,8 +20,6 @@ from workspace_server.trust.item import DATA, TrustItem, hashed
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
 
 SETTINGS_KEY: Final = "settings"
-LANGUAGE_SERVER_PREFIX: Final = "language-server:"
-"""The beginning of the keys of language servers, whose items `sources/language_servers/kinds/` creates."""
 _WORDS: Final = {
     "exposed": "offer",
     "enabled": "switch on",

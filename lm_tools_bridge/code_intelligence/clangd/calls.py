@@ -18,8 +18,8 @@ from lm_tools_bridge.code_intelligence.clangd.status import status
 from lm_tools_bridge.code_intelligence.clangd.symbol_bundle import symbol_bundle
 from lm_tools_bridge.code_intelligence.clangd.symbol_info import symbol_info
 from lm_tools_bridge.code_intelligence.clangd.symbol_search import symbol_search
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
-from workspace_server.config.model import ClangdSettings
 from workspace_server.tool import ToolResult
 
 PREFIX: Final = "lm_clangd_"

@@ -18,13 +18,13 @@ from lm_tools_bridge.code_intelligence.server import (
     ServerGone,
     Unavailable,
 )
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, locations_of, places_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, in_copy
 from lm_tools_bridge.code_intelligence.wire import document_uris
 from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
 from lm_tools_bridge.machine.files.git_worktrees import are_siblings
-from workspace_server.config.model import ClangdSettings
 from workspace_server.tool import InvalidArguments
 from workspace_server.workspace import OutsideWorkspace
 

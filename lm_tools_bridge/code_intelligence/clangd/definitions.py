@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.clangd.lsp_request import MAX_TIMEOUT_MS, methods_of
 from lm_tools_bridge.code_intelligence.clangd.symbol_names import KINDS
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.schemas import FILE, Schema, choice, define, flag, number, text
-from workspace_server.config.model import ClangdSettings
 from workspace_server.tool import Tool
 
 _POSITION: Final[Schema] = {

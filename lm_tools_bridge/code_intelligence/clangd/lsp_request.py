@@ -13,12 +13,12 @@ import msgspec
 from lm_tools_bridge.code_intelligence.clangd.answers import Answer, ClangdFailure, Counts, Section
 from lm_tools_bridge.code_intelligence.clangd.client import ClangdCall
 from lm_tools_bridge.code_intelligence.server import ServerGone
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.asking import list_of
 from lm_tools_bridge.code_intelligence.tools.symbols.places import locations_of
 from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD
 from lm_tools_bridge.code_intelligence.wire import document_uris
 from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, from_server, to_server
-from workspace_server.config.model import ClangdSettings
 
 _DOCUMENT: Final = "textDocument/"
 METHODS: Final = (

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import LanguageServers, restarted
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.workplace import Environment, Workplace
 from workspace_server.call_context import CallContext
-from workspace_server.config.model import ClangdSettings
 from workspace_server.source import Default, Source, SourceKind
 from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace

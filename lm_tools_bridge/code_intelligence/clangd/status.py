@@ -8,7 +8,7 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.clangd.client import NAME
 from lm_tools_bridge.code_intelligence.clangd.lsp_request import methods_of
 from lm_tools_bridge.code_intelligence.server import LanguageServers, ServerStatus, Unavailable
-from workspace_server.config.model import ClangdSettings
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from workspace_server.tool import ToolResult
 
 

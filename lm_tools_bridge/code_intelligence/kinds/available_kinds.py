@@ -17,12 +17,13 @@ from lm_tools_bridge.code_intelligence.kinds.table import KINDS, chosen_by, grou
 from lm_tools_bridge.code_intelligence.outline.grammars import installed
 from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
 from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance, relevance_of
 from lm_tools_bridge.machine.files.local_disk import are_local
 from lm_tools_bridge.machine.own_distribution import command_adding
-from workspace_server.config.model import LanguageServerEntry
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
+from workspace_server.workspace import Workspace
 
 Trusts = Callable[[Mapping[str, str]], Mapping[str, Verdict]]
 """What of some items, given by key and digest, the user trusts: see `TrustStore.verdicts`. Blocks."""
@@ -222,3 +223,11 @@ def _everything(kinds: Iterable[ConfiguredKind]) -> Relevance:
         for setup in kind.setups:
             found = found | relevance_of(setup.specification)
     return found
+
+
+def available_kinds(
+    root: Path, entries: tuple[LanguageServerEntry, ...], search: str, trusts: Trusts = trusts_nothing
+) -> AvailableKinds:
+    """The kinds of language servers as the workspace server sees them, with this PATH."""
+    choices = KindChoices(lambda: search, root, trusts, entries)
+    return AvailableKinds([folder.path for folder in Workspace.of(root).folders], choices)

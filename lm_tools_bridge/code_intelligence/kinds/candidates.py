@@ -11,10 +11,9 @@ from typing import Any
 from lm_tools_bridge.code_intelligence.kinds.configured import Setup
 from lm_tools_bridge.code_intelligence.kinds.programs import Program, ProgramFinder
 from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
-from workspace_server.config.model import LanguageServerEntry
+from lm_tools_bridge.code_intelligence.settings import TRUST_PREFIX, LanguageServerEntry
 from workspace_server.trust.command_files import CommandFileReader
 from workspace_server.trust.item import TrustItem, hashed
-from workspace_server.trust.items import LANGUAGE_SERVER_PREFIX
 from workspace_server.trust.redaction import redacted
 
 
@@ -78,7 +77,7 @@ class CandidateFinder:
         }
         if setup.is_projects and setup.entry is not None:
             facts |= _written(setup.entry, root)
-        item = TrustItem(LANGUAGE_SERVER_PREFIX + kind.name, _title(setup, candidate), facts, files)
+        item = TrustItem(TRUST_PREFIX + kind.name, _title(setup, candidate), facts, files)
         made = self._made.get(item.key)
         if made == item:  # keeps its digest
             return made

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
-from workspace_server.config.model import LanguageServerEntry
 
 
 @dataclass(frozen=True, slots=True)

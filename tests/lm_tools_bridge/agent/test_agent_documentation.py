@@ -14,7 +14,7 @@ from lm_tools_bridge.agent.settings.settings import FIELDS, default
 from lm_tools_bridge.agent.slash_commands.command_table import COMMANDS
 from lm_tools_bridge.agent.slash_commands.setting_commands import shown
 from lm_tools_bridge.code_intelligence.clangd.definitions import tools_of
-from workspace_server.config.model import ClangdSettings
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "agent.md").read_text("utf-8")

@@ -13,8 +13,8 @@ import pytest
 from lm_tools_bridge.code_intelligence.assembly import make_servers
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.session.pool import ServerPool
+from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
 from support.projects.language_project import LanguageProject, npm_tool
-from workspace_server.config.model import LanguageServerEntry
 from workspace_server.sources.dependencies import Dependencies
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from support.processes.timeouts import within
@@ -110,3 +111,15 @@ class Terminal:
 
     def ends_with(self) -> int:
         return self.process.wait(within(5))
+
+
+def make_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A workspace without anything in it, and a folder of programs on the PATH."""
+    home = Home(tmp_path / "ws", tmp_path / "config", tmp_path / "state", tmp_path / "bin")
+    home.root.mkdir()
+    home.bin.mkdir()
+    home.program("serve-gh")  # a name that no machine has
+    monkeypatch.setenv("PATH", f"{home.bin}:/usr/bin:/bin")
+    monkeypatch.setenv("SHELL", str(tmp_path / "none"))  # what the machine's shell would say is no matter
+    monkeypatch.setenv("NO_COLOR", "1")
+    return home

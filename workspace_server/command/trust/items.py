@@ -7,25 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lm_tools_bridge.code_intelligence.kinds.available_kinds import (
-    AvailableKinds,
-    KindChoices,
-    Trusts,
-    trusts_nothing,
-)
 from lm_tools_bridge.protocol.issues import Issue
-from lm_tools_bridge.skills.catalog import SkillCatalog, SkillSnapshot
 from workspace_server.catalog.active_sources import UNRESOLVED
 from workspace_server.command.trust.provider_item import provider_item
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
+from workspace_server.features import parts
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.sources.factory import WORKSPACE_TOOLS
 from workspace_server.sources.scripts.definition.catalog import Catalog
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
 from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.items import NO_MARKS, DataMarks, TrustItemFactory
-from workspace_server.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,9 @@ def gather(
     *,
     use_shell: bool = True,
 ) -> Gathered:
-    """Collect script tools, skills, servers, settings and addresses of model providers. Runs none of them.
+    """Collect script tools, servers, settings, addresses of model providers, and items of features.
+
+    Runs none of them.
 
     Args:
         root: the workspace's folder.
@@ -64,24 +59,34 @@ def gather(
     """
     known = dict(environ) if path is None else {**environ, "PATH": path}
     configuration = ConfigurationLoader(root, config_dir, known).current()
-    has_languages = configuration.language_servers and _has_languages(root, configuration)
-    if use_shell and (has_languages or _needs_shell(configuration)):  # starting a login shell is slow
+    starting = {
+        name for name, part in parts().items() if part.may_start_programs(root, configuration.features[name])
+    }
+    if use_shell and (starting or _needs_shell(configuration)):  # starting a login shell is slow
         shell = asyncio.run(login_environment(known))
         known = {**shell, **known, "PATH": shell["PATH"]}
         configuration = ConfigurationLoader(root, config_dir, known).current()
     scripts = _scripts(root, configuration)
-    skills = _skills(root) if configuration.skills else SkillSnapshot()
-    found = (*configuration.issues, *scripts.issues, *skills.issues)
     factory, search = TrustItemFactory(root), known.get("PATH", "")
+    needs = {
+        name: part.needs_trust(root, configuration.features[name], search, starts_programs=name in starting)
+        for name, part in parts().items()
+    }
+    found = (
+        *configuration.issues,
+        *scripts.issues,
+        *(issue for each in needs.values() for issue in each.issues),
+    )
+    files = [item for name, each in needs.items() if name not in starting for item in each.items]
+    programs = [item for name, each in needs.items() if name in starting for item in each.items]
 
     def servers(marks: DataMarks) -> Sequence[TrustItem]:
         return factory.all(configuration, search, data=marks)
 
-    languages = available_kinds(root, configuration, search).items() if has_languages else ()
     addresses = provider_item(root)
     providers = () if addresses is None else (addresses,)
     return Gathered(
-        (*scripts.items, *skills.items, *servers(marks), *languages, *providers),
+        (*scripts.items, *files, *servers(marks), *programs, *providers),
         tuple(issue for issue in found if issue.category != "trust"),
         servers,
     )
@@ -109,29 +114,10 @@ def _needs_shell(configuration: Configuration) -> bool:
     return unresolved or named or any(server.enabled for server in configuration.stdio)
 
 
-def available_kinds(
-    root: Path, configuration: Configuration, search: str, trusts: Trusts = trusts_nothing
-) -> AvailableKinds:
-    """The kinds of language servers as the workspace server sees them, with this PATH."""
-    choices = KindChoices(lambda: search, root, trusts, configuration.language_server_entries)
-    return AvailableKinds([folder.path for folder in Workspace.of(root).folders], choices)
-
-
-def _has_languages(root: Path, configuration: Configuration) -> bool:
-    """Whether a language server could be needed; a look at the names of files."""
-    return bool(configuration.language_server_entries) or bool(
-        available_kinds(root, configuration, "").known()
-    )
-
-
 def _scripts(root: Path, configuration: Configuration) -> Snapshot:
     scripts = configuration.scripts
     folders = [root / WORKSPACE_TOOLS, *scripts.workspace_tools_path]
     return Catalog(folders, root, _all_untrusted, libraries=scripts.workspace_libraries_path).look()
-
-
-def _skills(root: Path) -> SkillSnapshot:
-    return SkillCatalog(root, _all_untrusted, keep_items=True).look()
 
 
 def _all_untrusted(digests: Mapping[str, str]) -> Mapping[str, Verdict]:

@@ -2,14 +2,11 @@
 
 [[mcp.stdio_servers]]    [[mcp.remote_servers]]   projects (user only): folders that have the server
 [builtin]                enabled: false switches the built-in tools off, whichever file says it
-[language_servers]       see `language_servers.py`; whether there are any: by default as the built-in tools
-[editors]                enabled: windows of VS Code as sources, by default as [builtin]; port (user only)
-[clangd]                 enabled, …                the tools lm_clangd_*
-[skills]                 enabled: false switches skills off, whichever file says it
 [tools]                  exposedDelta, …           which tools clients see
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
 [visibility]             see `visibility_table.py` (user only)
+and the tables of features, see `workspace_server/config/feature_settings.py`
 useWorkspaceSettings (workspace only), debug, call_timeout_s, start_timeout_s, internal_prefix (user only)
 """
 
@@ -26,26 +23,20 @@ from typing import Any, Final
 from lm_tools_bridge.text.toml_text import LongKeyError, parse_toml
 from workspace_server.config import closing_rules, settings
 from workspace_server.config.closing_rules import ClosingRule
+from workspace_server.config.feature_settings import FileTables, read_enabled
 from workspace_server.config.file_issues import display_name, display_names
-from workspace_server.config.formats import (
-    entries,
-    language_servers,
-    restrictions,
-    variables,
-    visibility_table,
-)
+from workspace_server.config.formats import entries, restrictions, variables, visibility_table
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
-from workspace_server.config.formats.language_servers import LanguageServerTable
 from workspace_server.config.formats.variables import UnresolvedPlaceholderError
 from workspace_server.config.model import Approval, VisibilityChoices
 from workspace_server.config.settings import Settings
+from workspace_server.features import parts
 
 MAX_FOLDERS: Final = 50
 """Folders of scripts or libraries that a workspace can name; each is looked through with every request."""
 MAX_PATH: Final = 1024
-_MAX_PORT: Final = 65_535
 _LINE: Final = re.compile(r"at line (\d+)")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _SERVERS: Final[Mapping[str, Kind]] = {"stdio_servers": "stdio", "remote_servers": "remote"}
@@ -58,10 +49,7 @@ class TomlContents:
 
     servers: tuple[Server, ...] = ()
     builtin: bool = True
-    language_servers: LanguageServerTable = field(default_factory=LanguageServerTable)
-    editors: bool | None = None
-    editor_port: int | None = None
-    skills: bool = True
+    features: Mapping[str, Any] = field(default_factory=dict)
     settings: Settings = field(default_factory=dict)
     tools_path: tuple[Path, ...] = ()
     libraries_path: tuple[Path, ...] = ()
@@ -109,21 +97,18 @@ class _Reader:
         tools = self._table(top, "tools")
         scripts = Fields(self._table(top, "scripts"))
         builtin = Fields(self._table(top, "builtin"))
-        skills = Fields(self._table(top, "skills"))
-        editors = Fields(self._table(top, "editors"))
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
         misspelt_scope = () if self._is_user else settings.misspelt_scope(self._document)
         shared |= {key: top.take(key) for key in misspelt_scope}
         shared |= {f"tools.{key}": value for key, value in tools.items()}
-        shared |= {f"clangd.{key}": value for key, value in self._table(top, "clangd").items()}
+        of_features = FileTables(lambda name: self._table(top, name), self._context)
+        for table in filter(None, (part.shared_table for part in parts().values())):
+            shared |= {f"{table}.{key}": value for key, value in self._table(top, table).items()}
         closed = self._closed_tables()
         contents = TomlContents(
             servers=self._servers(Fields(self._table(top, "mcp"))),
-            builtin=self._enabled(builtin, "builtin", "the built-in tools"),
-            language_servers=language_servers.read(self._table(top, "language_servers"), self._context),
-            editors=self._editors(editors),
-            editor_port=self._editor_port(editors),
-            skills=self._enabled(skills, "skills", "skills"),
+            builtin=read_enabled(builtin, "builtin", "the built-in tools", self._notes),
+            features={name: part.read_file(of_features) for name, part in parts().items()},
             settings={**settings.check_settings(shared, self._notes), **closed},
             tools_path=self._folders(scripts, "tools_path"),
             libraries_path=self._folders(scripts, "libraries_path"),
@@ -135,13 +120,12 @@ class _Reader:
             start_timeout_s=self._seconds(top, "start_timeout_s", entries.MAX_START_S),
         )
         rules = settings.misspelt_rules(shared)
-        unknown = [key for key in shared if key not in {*settings.KNOWN, *rules, *misspelt_scope}]
+        unknown = [key for key in shared if key not in {*settings.known_keys(), *rules, *misspelt_scope}]
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
-        unknown += [f"skills.{key}" for key in skills.left]
-        unknown += [f"editors.{key}" for key in editors.left]
-        known = {*top.taken, *settings.KNOWN, *(f"scripts.{key}" for key in scripts.taken)}
-        known |= {"builtin.enabled", *language_servers.KEYS, "skills.enabled", "editors.enabled"}
+        unknown += of_features.unknown_keys()
+        known = {*top.taken, *settings.known_keys(), *(f"scripts.{key}" for key in scripts.taken)}
+        known |= {"builtin.enabled"}.union(*(part.keys for part in parts().values()))
         entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
         return contents
 
@@ -234,31 +218,6 @@ class _Reader:
                 entries.warn_unknown_keys(["execute_code"], self._context)
             return False
         return self._flag(scripts, "scripts", "execute_code", default=False)
-
-    def _enabled(self, fields: Fields, table: str, what: str) -> bool:
-        """Whether a table leaves something on; an invalid value switches it off."""
-        try:
-            return fields.flag("enabled", True)
-        except ConfigValueError as reason:
-            message = f"{table}: {reason}; until it is corrected, {what} are off"
-            self._notes.error("CONFIG_INVALID_VALUE", message, key="enabled")
-            return False
-
-    def _editors(self, fields: Fields) -> bool | None:
-        if "enabled" not in fields.left:
-            return None
-        return self._enabled(fields, "editors", "windows of editors")
-
-    def _editor_port(self, fields: Fields) -> int | None:
-        """The port that windows try first; a project has no say in which ports are asked."""
-        if not self._is_user or "port" not in fields.left:
-            return None  # a project's stays unread, and is reported
-        value = fields.take("port")
-        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_PORT:
-            return value
-        message = f'"editors.port" must be a whole number from 1 to {_MAX_PORT}; it is ignored'
-        self._notes.warn("CONFIG_INVALID_VALUE", message, key="port")
-        return None
 
     def _flag(self, fields: Fields, table: str, key: str, *, default: bool) -> bool:
         try:

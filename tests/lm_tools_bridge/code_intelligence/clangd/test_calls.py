@@ -15,6 +15,7 @@ from lm_tools_bridge.code_intelligence.clangd.definitions import tools_of
 from lm_tools_bridge.code_intelligence.clangd.lsp_request import METHODS
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut, ServerGone, Unavailable
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from support.servers.language_servers.in_memory import (
     InMemoryServer,
@@ -23,7 +24,6 @@ from support.servers.language_servers.in_memory import (
     kind,
     no_environment,
 )
-from workspace_server.config.model import ClangdSettings
 from workspace_server.tool import ToolResult
 from workspace_server.workspace import Workspace
 

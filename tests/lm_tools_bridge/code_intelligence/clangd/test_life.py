@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from lm_tools_bridge.code_intelligence.clangd.calls import run
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from support.processes.child_processes import until
 from support.servers.language_servers.in_memory import no_environment
 from support.servers.language_servers.scripted_kinds import Pooled, pooled
-from workspace_server.config.model import ClangdSettings
 from workspace_server.workspace import Workspace
 
 ONE_USE = """

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from lm_tools_bridge.code_intelligence.clangd import calls as clangd_calls
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
 from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD, Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
@@ -25,7 +26,6 @@ from support.servers.language_servers.in_memory import (
     kind,
     no_environment,
 )
-from workspace_server.config.model import ClangdSettings
 from workspace_server.files.file_gate import FileGate
 from workspace_server.tool import ToolError, ToolResult
 from workspace_server.workspace import Workspace

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lm_tools_bridge.code_intelligence.settings import TABLE_KEYS, LanguageServerEntry, LanguageServerTable
 from lm_tools_bridge.text.near_names import did_you_mean
+from workspace_server.config.feature_settings import read_enabled
 from workspace_server.config.file_issues import display_name
 from workspace_server.config.formats import entries, environment, restrictions, variables
 from workspace_server.config.formats.entries import EntryContext
 from workspace_server.config.formats.fields import ConfigValueError, Fields
 from workspace_server.config.formats.variables import UnresolvedPlaceholderError
-from workspace_server.config.model import LanguageServerEntry
 
 KNOWN: Final = (
     "basedpyright", "bash", "cargo-check", "clangd", "csharp-ls", "css", "eslint", "eslint-check", "go-vet",
@@ -26,8 +27,6 @@ KNOWN: Final = (
     "tree-sitter", "tsc", "ty", "typescript", "typescript-language-server", "vtsls", "yaml", "zls",
 )  # fmt: skip
 """The kinds that need no command (`lm_tools_bridge/code_intelligence/kinds/table.py`)."""
-KEYS: Final = frozenset({"language_servers.enabled", "language_servers.warm"})
-"""What the table itself may say."""
 MAX_ENTRIES: Final = 50
 MAX_LANGUAGES: Final = 50
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -36,41 +35,23 @@ _SUFFIX: Final = re.compile(r"\.[^./\\\s]{1,32}|[^./\\\s][^/\\\s]{0,63}")
 _MIB: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageServerTable:
-    """What a file says: whether there are language servers, None for nothing; and of single kinds.
-
-    `warm`: whether they start with the workspace server; only the user's file can say so.
-    """
-
-    enabled: bool | None = None
-    warm: bool = False
-    entries: tuple[LanguageServerEntry, ...] = ()
-
-
 def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable:
     """The valid contents of the table; issues go to the context's notes."""
     fields = Fields(table)
-    enabled = _enabled(fields, context) if "enabled" in table else None
+    enabled = (
+        read_enabled(fields, "language_servers", "language servers", context.notes)
+        if "enabled" in table
+        else None
+    )
     warm = _warm(fields, context) if context.origin.scope == "user" and "warm" in table else False
     named = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     unknown = [f"language_servers.{key}" for key in fields.left if key not in named]
-    entries.warn_unknown_keys(unknown, context, known=KEYS)
+    entries.warn_unknown_keys(unknown, context, known=TABLE_KEYS)
     if len(named) > MAX_ENTRIES:
         message = f"more than {MAX_ENTRIES} language servers; those after them are ignored"
         context.notes.warn("CONFIG_INVALID_VALUE", message)
     found = [_entry(name, named[name], context) for name in list(named)[:MAX_ENTRIES]]
     return LanguageServerTable(enabled, warm, tuple(one for one in found if one is not None))
-
-
-def _enabled(fields: Fields, context: EntryContext) -> bool:
-    """Whether there are any; an invalid value switches them off."""
-    try:
-        return fields.flag("enabled", True)
-    except ConfigValueError as reason:
-        message = f"language_servers: {reason}; until it is corrected, language servers are off"
-        context.notes.error("CONFIG_INVALID_VALUE", message, key="enabled")
-        return False
 
 
 def _warm(fields: Fields, context: EntryContext) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.table import KINDS
+from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
+from lm_tools_bridge.code_intelligence.settings_table import KNOWN
 from support.projects.config_home import ConfigHome
-from workspace_server.config.formats.language_servers import KNOWN
-from workspace_server.config.model import LanguageServerEntry
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def home(tmp_path: Path) -> ConfigHome:
 
 
 def entries(home: ConfigHome) -> list[LanguageServerEntry]:
-    return list(home.current().language_server_entries)
+    return list(home.current().features["code_intelligence"].entries)
 
 
 def message(home: ConfigHome) -> str:
@@ -123,18 +123,18 @@ def test_a_workspace_cannot_trust_itself(home: ConfigHome) -> None:
 
 def test_all_can_be_switched_off_beside_entries(home: ConfigHome) -> None:
     home.user("[language_servers]\nenabled = false\n[language_servers.ty]\nidle_s = 60\n")
-    assert not home.current().language_servers
+    assert not home.current().features["code_intelligence"].enabled
     assert len(entries(home)) == 1
 
 
 def test_only_the_user_decides_that_servers_start_at_once(home: ConfigHome) -> None:
     home.workspace("[language_servers]\nwarm = true\n")
-    assert not home.current().warm
+    assert not home.current().features["code_intelligence"].warm
     assert home.codes() == ["CONFIG_UNKNOWN_KEY"]
     home.user("[language_servers]\nwarm = true\n")
-    assert home.current().warm
+    assert home.current().features["code_intelligence"].warm
     home.user("[language_servers]\nwarm = 'soon'\n")
-    assert not home.current().warm
+    assert not home.current().features["code_intelligence"].warm
     assert home.codes() == ["CONFIG_INVALID_VALUE", "CONFIG_UNKNOWN_KEY"]
 
 
@@ -151,3 +151,24 @@ def test_values_are_not_in_issues(home: ConfigHome) -> None:
 
 def test_the_names_that_need_no_command_are_those_of_the_table() -> None:
     assert set(KNOWN) == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("user", "workspace", "there", "codes"),
+    [
+        ("", "", True, []),
+        ("[language_servers]\nenabled = false", "", False, []),
+        ("[language_servers]\nenabled = false", "[language_servers]\nenabled = true", False, []),
+        ("", "[language_servers]\nenabled = 1", False, ["CONFIG_INVALID_VALUE"]),
+        ("[builtin]\nenabled = false", "", False, []),
+        ("[builtin]\nenabled = false\n[language_servers]\nenabled = true", "", True, []),
+        ("[language_servers]\nenable = false", "", True, ["CONFIG_UNKNOWN_KEY"]),
+    ],
+)
+def test_language_servers_follow_the_built_in_tools_unless_a_file_says_otherwise(
+    home: ConfigHome, user: str, workspace: str, there: bool, codes: list[str]
+) -> None:
+    home.user(user)
+    home.workspace(workspace)
+    assert home.current().features["code_intelligence"].enabled is there
+    assert home.codes() == codes

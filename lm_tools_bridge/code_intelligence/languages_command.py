@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.code_intelligence.kinds.available_kinds import ROLES, AvailableKinds
+from lm_tools_bridge.code_intelligence.kinds.available_kinds import ROLES, AvailableKinds, available_kinds
 from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate
 from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
 from lm_tools_bridge.code_intelligence.kinds.version import version_of
 from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.settings import CodeSettings
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
 from lm_tools_bridge.terminal.command_line import json_option, print_json
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust.items import available_kinds
 from workspace_server.command.trust.verb import FOLDER
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.processes import environment
@@ -52,15 +52,16 @@ def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bo
     shell = known if no_versions else asyncio.run(login_environment(known))
     search = shell.get("PATH", "")
     configuration = ConfigurationLoader(folder, folders.config_dir, known).current()
-    kinds = available_kinds(folder, configuration, search, _verdicts(folders, folder))
-    rows = list(_rows(kinds)) if configuration.language_servers else []
+    settings: CodeSettings = configuration.features["code_intelligence"]
+    kinds = available_kinds(folder, settings.entries, search, _verdicts(folders, folder))
+    rows = list(_rows(kinds)) if settings.enabled else []
     outside = path_outside(search, (folder,))  # e.g. `node`, which runs many of them
     environ = environment.inherited_by_server(known, outside, str(folder))
     with ThreadPoolExecutor(4) as threads:
         versions = threads.map(lambda row: None if no_versions else _version(row, environ), rows)
         told = list(zip(rows, _languages(kinds, rows), versions, strict=True))
         found = [_as_json(row, served, version) for row, served, version in told]
-    print_json({"root": str(folder), "enabled": configuration.language_servers, "servers": found})
+    print_json({"root": str(folder), "enabled": settings.enabled, "servers": found})
 
 
 def _verdicts(folders: UserFolders, root: Path) -> Any:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from support.projects.command_home import Home
+from pathlib import Path
+
+import pytest
+
+from support.projects.command_home import Home, make_home
 from support.projects.skill_folders import skill_text, write_skill
 
 KEY = "skill:.claude/skills/release"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    return make_home(tmp_path, monkeypatch)
 
 
 def test_a_skill_is_an_item_with_all_its_files(home: Home) -> None:

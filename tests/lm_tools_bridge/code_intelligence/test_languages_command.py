@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from support.projects.command_home import Home
+from support.projects.command_home import Home, make_home
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    return make_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from support.projects.command_home import Home
+from support.projects.command_home import Home, make_home
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    return make_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,164 @@
+"""Adds code intelligence to the workspace server: its sources, settings, and the servers that need trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lm_tools_bridge.code_intelligence.settings import (
+    CLANGD_KEYS,
+    TABLE_KEYS,
+    TRUST_PREFIX,
+    ClangdSettings,
+    CodeSettings,
+    LanguageServerTable,
+)
+from lm_tools_bridge.text import redaction
+from workspace_server.config.feature_settings import FileTables
+from workspace_server.config.file_issues import FileIssues
+from workspace_server.config.formats.fields import ConfigValueError
+from workspace_server.config.settings import check_flag, check_names
+from workspace_server.source import Source
+from workspace_server.sources.feature_part import FeaturePart, NeedsTrust, SourceSpec, SourceWorld
+from workspace_server.workspace import Workspace
+
+if TYPE_CHECKING:
+    from lm_tools_bridge.code_intelligence.server import LanguageServers
+    from lm_tools_bridge.code_intelligence.tools.workplace import Problems
+
+_SERVERS: Final = "language servers"
+_EDITOR: Final = "editor"
+"""The name by which the source of windows of editors is found, if that feature is there."""
+_LEAST_TIMEOUT_MS: Final = 100
+_MOST_TIMEOUT_MS: Final = 300_000
+
+
+def _check_timeout_ms(key: str, value: object, notes: FileIssues) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigValueError(f'"{key}" must be a whole number of milliseconds')
+    if not _LEAST_TIMEOUT_MS <= value <= _MOST_TIMEOUT_MS:
+        raise ConfigValueError(f'"{key}" must be from {_LEAST_TIMEOUT_MS} to {_MOST_TIMEOUT_MS}')
+    return value
+
+
+class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
+    """Either file can switch language servers off; by default they are there as the built-in tools are."""
+
+    keys = TABLE_KEYS
+    shared_table = "clangd"
+    checks = {  # noqa: RUF012  never changed
+        CLANGD_KEYS["enabled"]: check_flag,
+        CLANGD_KEYS["auto_start"]: check_flag,
+        CLANGD_KEYS["passthrough"]: check_flag,
+        CLANGD_KEYS["request_timeout_ms"]: _check_timeout_ms,
+        CLANGD_KEYS["allowed_methods"]: check_names,
+    }
+    trust_prefix = TRUST_PREFIX
+
+    def read_file(self, tables: FileTables) -> LanguageServerTable:
+        """What the table `[language_servers]` says."""
+        table = tables.table("language_servers")
+        if not table:
+            return LanguageServerTable()
+        from lm_tools_bridge.code_intelligence import settings_table
+
+        return settings_table.read(table, tables.context)
+
+    def combine(
+        self,
+        user: LanguageServerTable,
+        ours: LanguageServerTable,
+        *,
+        builtin: bool,
+        shared: Mapping[str, Any],
+    ) -> CodeSettings:
+        """The settings in force. Those of the clangd tools allow nothing but reading."""
+        answers = [table.enabled for table in (user, ours) if table.enabled is not None]
+        clangd = {name: shared[key] for name, key in CLANGD_KEYS.items() if key in shared}
+        return CodeSettings(
+            all(answers) if answers else builtin,
+            user.warm,
+            (*user.entries, *ours.entries),
+            ClangdSettings(**clangd),
+        )
+
+    def sources(
+        self, settings: CodeSettings, world: SourceWorld, trusted: frozenset[tuple[str, str]]
+    ) -> Iterator[SourceSpec]:
+        """The tools that rest on language servers, and those of clangd on the same servers."""
+        if not settings.enabled:
+            return
+        # servers start and stop with trust, not a minute later
+        spec = (settings.entries, settings.warm, trusted)
+        yield SourceSpec("language_servers", spec, partial(_make_source, settings, world))
+        if settings.clangd.enabled:
+            make = partial(_make_clangd, settings.clangd, world)
+            yield SourceSpec("clangd", (settings.clangd, spec), make)
+
+    def may_start_programs(self, root: Path, settings: CodeSettings) -> bool:
+        """Whether a language server could be needed; a look at the names of files."""
+        from lm_tools_bridge.code_intelligence.kinds.available_kinds import available_kinds
+
+        if not settings.enabled:
+            return False
+        return bool(settings.entries) or bool(available_kinds(root, settings.entries, "").known())
+
+    def needs_trust(
+        self, root: Path, settings: CodeSettings, search: str, *, starts_programs: bool
+    ) -> NeedsTrust:
+        """The language servers that need trust."""
+        from lm_tools_bridge.code_intelligence.kinds.available_kinds import available_kinds
+
+        if not starts_programs:
+            return NeedsTrust()
+        return NeedsTrust(available_kinds(root, settings.entries, search).items())
+
+
+def _make_source(settings: CodeSettings, world: SourceWorld) -> Source:
+    from lm_tools_bridge.code_intelligence.late_servers import LateServers
+    from lm_tools_bridge.code_intelligence.source import LanguageServerSource
+
+    dependencies = world.dependencies
+    workspace = Workspace.of(Path(dependencies.root))
+    folders = [folder.path for folder in workspace.folders]
+    for entry in settings.entries:
+        redaction.hide_members(entry.env)
+
+    def make() -> LanguageServers:
+        from lm_tools_bridge.code_intelligence.assembly import make_servers
+
+        return make_servers(folders, dependencies, world.trusts, settings.entries)
+
+    async def editor_problems(paths: Sequence[Path] | None) -> Problems | None:
+        """What the editor shows of these files, or of the project; None without an editor."""
+        editor = world.shared.get(_EDITOR)
+        return None if editor is None else await editor.problems(paths)
+
+    def has_editor() -> bool:
+        editor = world.shared.get(_EDITOR)
+        return editor is not None and editor.is_shown
+
+    servers = world.shared[_SERVERS] = LateServers(make)
+    return LanguageServerSource(
+        workspace,
+        servers,
+        dependencies.server_environment,
+        editor_problems,
+        searches=world.searches,
+        warm=settings.warm,
+        has_editor=has_editor,
+    )
+
+
+def _make_clangd(settings: ClangdSettings, world: SourceWorld) -> Source:
+    """The clangd tools, on the servers of `_make_source`, which is called first."""
+    from lm_tools_bridge.code_intelligence.clangd.source import ClangdSource
+
+    dependencies = world.dependencies
+    workspace = Workspace.of(Path(dependencies.root))
+    return ClangdSource(workspace, world.shared[_SERVERS], settings, dependencies.server_environment)
+
+
+PART: Final = CodeIntelligencePart()

@@ -25,7 +25,7 @@ from support.servers.mcp_sources.real_servers import (
     same_outcome,
     source_of,
 )
-from workspace_server.processes.environment import PASSED_ON
+from workspace_server.processes.environment import NETWORK, PASSED_ON
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 EACH_WAY = pytest.mark.parametrize("way", ["stdio", "http"])
@@ -153,6 +153,7 @@ async def test_it_sees_no_more_of_the_environment_than_it_should(project: Projec
     environ = json.loads(text)
     assert {name for name in environ if not name.startswith("LC_")} <= {
         *PASSED_ON,
+        *NETWORK,
         "LMTB_WORKSPACE",
         names.CHILD_VARIABLE,
     }

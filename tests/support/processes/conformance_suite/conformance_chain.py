@@ -89,7 +89,8 @@ class Chain:
         """`direct`, `bare`, or a source, with or without `BY_FOLDER`."""
         source, by_folder, _ = endpoint.partition(BY_FOLDER)
         if by_folder:
-            return f"{self.bare}?cwd={self.folders[source]}"
+            # not pinned, a stateless client with roots is asked for them in each call
+            return f"{self.bare}?cwd={self.folders[source]}&pin=true"
         return {"direct": self.direct, "bare": self.bare, **self.pure}[source]
 
 

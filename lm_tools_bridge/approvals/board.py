@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
     from manager.admin.control.services import Services
 
 MOST_CALLS: Final = 64
-"""Calls of a server that are known; a server does not let more wait."""
+"""Calls of a server that are known: ours let no more wait, but another server may claim more."""
 MAX_QUESTION: Final = 5000
-"""Longest question that is shown, in characters; servers cut theirs before."""
+"""Longest question that is shown, in characters: above the 4,000 at which servers cut theirs."""
 MAX_LINES: Final = 1000
-"""Most lines of a question that are shown."""
+"""Most lines of a question that are shown: thousands of empty ones would push the rest off the screen."""
 MOST_ENDED: Final = 128
-"""Calls that no longer wait and of which is still known how that came, of each host."""
+"""Calls of each host whose end is remembered: twice as many as wait, for people who answer late."""
 MAX_NAME: Final = 200
-"""Longest name of a tool or client that is shown, in characters."""
+"""Longest name of a tool or client that is shown, in characters, so that a name cannot hide the question."""
 _reports: Final = msgspec.json.Decoder(dict[str, list[ReportedApproval]])
 
 
@@ -77,7 +78,7 @@ class ApprovalBoard:
             reported = _reports.decode(members.get("params", b"{}")).get("approvals", [])[:MOST_CALLS]
         except (msgspec.DecodeError, RecursionError):
             return
-        self.report_calls(instance, None, [ReportedCall(workspace, root, one) for one in reported])
+        self.report_calls(instance, None, [ReportedCall(workspace, root, approval) for approval in reported])
 
     def report_calls(self, instance: str, host: str | None, reported: Sequence[ReportedCall]) -> None:
         """Take what the server of a project, or the manager on another host, says of all of its calls.
@@ -89,14 +90,15 @@ class ApprovalBoard:
         before = self._reported.get(instance, {})
         now: dict[str, WaitingCall] = {}
         for row in reported:
-            one = row.call
-            known = before.get(one.id)
-            is_answered = one.approved is not None
-            if known is None or not known.is_about(one) or (is_answered and known.call.approved is None):
-                known = self._shown(host, row)
-            now[one.id] = known
+            approval = row.call
+            waiting = before.get(approval.id)
+            is_answered = approval.approved is not None
+            is_known = waiting is not None and waiting.is_about(approval)
+            if waiting is None or not is_known or (is_answered and waiting.call.approved is None):
+                waiting = self._show(host, row)
+            now[approval.id] = waiting
             if is_answered:
-                self._tell(one.id)
+                self._tell(approval.id)
         self._replace(instance, now)
 
     def forget(self, instance: str) -> None:
@@ -111,7 +113,7 @@ class ApprovalBoard:
             self._end(before[identity], UNKNOWN_END)
         self._changed()
 
-    def _shown(self, host: str | None, row: ReportedCall) -> WaitingCall:
+    def _show(self, host: str | None, row: ReportedCall) -> WaitingCall:
         hidden = msgspec.structs.replace(
             row.call,
             id=id_here(host, row.call.id),
@@ -123,8 +125,8 @@ class ApprovalBoard:
 
     def _question(self, text: str) -> str:
         """The question without secrets. It says what it hides: a person must not approve that unseen."""
-        shown, hidden = self._redact(text[:MAX_QUESTION])
-        lines = shown.split("\n")
+        question, hidden = self._redact(text[:MAX_QUESTION])
+        lines = question.split("\n")
         cut = len(text) - MAX_QUESTION
         notes = [f"… {cut} more characters are NOT shown; deny if in doubt"] if cut > 0 else []
         if len(lines) > MAX_LINES:
@@ -136,34 +138,37 @@ class ApprovalBoard:
 
     @staticmethod
     def _open(calls: Mapping[str, WaitingCall]) -> dict[str, WaitingCall]:
-        return {identity: one for identity, one in calls.items() if one.call.approved is None}
+        return {identity: waiting for identity, waiting in calls.items() if waiting.call.approved is None}
+
+    def _all_calls(self) -> Iterator[WaitingCall]:
+        return chain.from_iterable(calls.values() for calls in self._reported.values())
 
     def reports(self) -> list[WaitingCall]:
         """All calls of this machine, also those that are answered, for a manager on another host."""
-        return [one for calls in self._reported.values() for one in calls.values() if one.host is None]
+        return [waiting for waiting in self._all_calls() if waiting.host is None]
 
     # -- people -------------------------------------------------------------------------------------------
 
     def waiting(self) -> list[WaitingCall]:
         """The calls that can be answered: those of this machine first, and the oldest first."""
-        found = [one for calls in self._reported.values() for one in self._open(calls).values()]
-        return sorted(found, key=lambda one: (one.host is not None, one.call.since))
+        open_calls = [waiting for waiting in self._all_calls() if waiting.call.approved is None]
+        return sorted(open_calls, key=lambda waiting: (waiting.host is not None, waiting.call.since))
 
     def as_json(self, wall: float) -> list[dict[str, Any]]:
         """The same for the status: without arguments, with ages at `wall`, in seconds since 1970."""
         return [
-            {**one.as_json(with_question=False), "ageSec": max(0, int(wall - one.call.since))}
-            for one in self.waiting()
+            {**waiting.as_json(with_question=False), "ageSec": max(0, int(wall - waiting.call.since))}
+            for waiting in self.waiting()
         ]
 
     def questions(self) -> list[dict[str, Any]]:
         """The same with arguments and without ages, for the person who answers."""
-        return [one.as_json(with_question=True) for one in self.waiting()]
+        return [waiting.as_json(with_question=True) for waiting in self.waiting()]
 
     def find(self, identity: str) -> WaitingCall | None:
         """The call with this id, if it can be answered. An id may be shortened, if one call has it."""
-        found = [one for one in self.waiting() if one.is_named(identity)]
-        return found[0] if len(found) == 1 else None
+        matches = [waiting for waiting in self.waiting() if waiting.is_named(identity)]
+        return matches[0] if len(matches) == 1 else None
 
     async def answer(self, identity: str, *, approve: bool, where: str) -> AnswerResult:
         """Answer a call that waits; the first answer counts.
@@ -195,31 +200,31 @@ class ApprovalBoard:
 
     def how_ended(self, identity: str) -> str | None:
         """How it came that a call no longer waits; None if it is unknown."""
-        ended = (one for calls in self._ended.values() for one in reversed(calls))
-        return next((how for one, how in ended if is_named(one, identity)), None)
+        ends = (end for host_ends in self._ended.values() for end in reversed(host_ends))
+        return next((how for ended_id, how in ends if is_named(ended_id, identity)), None)
 
-    def ended(self) -> list[dict[str, str]]:
+    def list_ended(self) -> list[dict[str, str]]:
         """The last calls that no longer wait, and how that came."""
-        return [{"id": one, "how": how} for calls in self._ended.values() for one, how in calls]
+        return [{"id": identity, "how": how} for ends in self._ended.values() for identity, how in ends]
 
     def note_answer(self, identity: str, how: str, *, approved: bool) -> None:
         """Note an answer that counts, and how it was given: the call does not wait any more."""
         for calls in self._reported.values():
-            for name, one in calls.items():
-                if one.call.id == identity and one.call.approved is None:
-                    answered = msgspec.structs.replace(one.call, approved=approved)
-                    calls[name] = msgspec.structs.replace(one, call=answered)
-                    self._end(one, how)
+            for name, waiting in calls.items():
+                if waiting.call.id == identity and waiting.call.approved is None:
+                    answered = msgspec.structs.replace(waiting.call, approved=approved)
+                    calls[name] = msgspec.structs.replace(waiting, call=answered)
+                    self._end(waiting, how)
                     self._tell(name)
                     self._changed()
                     return
-        for ended in self._ended.values():
-            for place, (known, _) in enumerate(ended):  # its server was quicker
-                if known == identity:
-                    ended[place] = identity, how
+        for ends in self._ended.values():
+            for place, (ended_id, _) in enumerate(ends):  # its server was quicker
+                if ended_id == identity:
+                    ends[place] = identity, how
 
-    def _end(self, one: WaitingCall, how: str) -> None:
-        self._ended.setdefault(one.host, deque(maxlen=MOST_ENDED)).append((one.call.id, how))
+    def _end(self, waiting: WaitingCall, how: str) -> None:
+        self._ended.setdefault(waiting.host, deque(maxlen=MOST_ENDED)).append((waiting.call.id, how))
 
     # -- listeners ------------------------------------------------------------------------------------------
 
@@ -237,22 +242,22 @@ class ApprovalBoard:
 
     def watch(self, identity: str) -> asyncio.Future[None]:
         """A future that is done when a call was answered elsewhere than in its client. `unwatch` ends it."""
-        told = self._watched.setdefault(identity, asyncio.get_running_loop().create_future())
+        answer = self._watched.setdefault(identity, asyncio.get_running_loop().create_future())
         reported = (calls.get(identity) for calls in self._reported.values())
-        if any(one is not None and one.call.approved is not None for one in reported):
+        if any(waiting is not None and waiting.call.approved is not None for waiting in reported):
             self._tell(identity)
-        return told
+        return answer
 
     def unwatch(self, identity: str) -> None:
         """End a watch. Idempotent."""
-        told = self._watched.pop(identity, None)
-        if told is not None:
-            told.cancel()
+        answer = self._watched.pop(identity, None)
+        if answer is not None:
+            answer.cancel()
 
     def _tell(self, identity: str) -> None:
-        told = self._watched.get(identity)
-        if told is not None and not told.done():
-            told.set_result(None)
+        answer = self._watched.get(identity)
+        if answer is not None and not answer.done():
+            answer.set_result(None)
 
 
 def _effect(call: WaitingCall, *, approve: bool) -> str:

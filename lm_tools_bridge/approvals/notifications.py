@@ -20,7 +20,9 @@ LOOK_S: Final = 1.0
 STATUS_EVERY: Final = 10
 """Every how many looks the whole status is read, for what waits else."""
 DEADLINE_S: Final = 5.0
+"""Longest time that the desktop gets: one that hangs must not end the looks."""
 AFTER_FAILURE_S: Final = 60.0
+"""Pause after a failure, so that a desktop that refuses is not asked every second."""
 
 
 class Shows(Protocol):

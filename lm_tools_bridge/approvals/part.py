@@ -86,10 +86,10 @@ async def end_waiting(
 
 
 def _routes(board: ApprovalBoard) -> list[web.RouteDef]:
-    async def listed(request: web.Request) -> web.Response:
-        return success(approvals=board.questions(), ended=board.ended())
+    async def list_waiting(request: web.Request) -> web.Response:
+        return success(approvals=board.questions(), ended=board.list_ended())
 
-    async def answered(request: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.Response:
         message = await read_object(request)
         if isinstance(message, web.Response):
             return message
@@ -99,20 +99,20 @@ def _routes(board: ApprovalBoard) -> list[web.RouteDef]:
         result = await board.answer(identity, approve=approve, where="in a terminal")
         return success(counts=result.ok, outcome=result.outcome, message=result.text, approval=result.call)
 
-    async def answered_elsewhere(request: web.Request) -> web.Response:
+    async def answer_from_host(request: web.Request) -> web.Response:
         """An answer that a person gave to the manager on another host, as a workspace server gets it."""
         message = await read_object(request)
         if isinstance(message, web.Response):
             return message
         identity, _, word = str(message.get("source")).rpartition(".")
-        found = board.find(identity)
-        if word not in _ANSWERS or (found is not None and found.host is not None):
+        waiting = board.find(identity)
+        if word not in _ANSWERS or (waiting is not None and waiting.host is not None):
             return refusal(400, "invalid_answer")
         result = await board.answer(identity, approve=_ANSWERS[word], where="on another host")
         return success(outcome=result.outcome)
 
     return [
-        web.get("/approvals", listed),
-        web.post("/approvals/answer", answered),
-        web.post("/answer_approval", answered_elsewhere),
+        web.get("/approvals", list_waiting),
+        web.post("/approvals/answer", answer),
+        web.post("/answer_approval", answer_from_host),
     ]

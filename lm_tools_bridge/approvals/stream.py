@@ -17,10 +17,11 @@ from manager.admin.control.control_messages import refusal
 from manager.http import lazy_aiohttp as web
 
 MIN_INTERVAL_S: Final = 0.05
-"""Shortest time between two events: each has all calls that wait."""
+"""Shortest time between two events: each has all calls, so the next has what changes meanwhile."""
 QUIET_S: Final = 15.0
 """Longest time without an event, so that a connection that broke off is noticed."""
 MOST_LISTENERS: Final = 32
+"""Managers on other hosts that listen at once: each keeps a connection and gets every question."""
 
 
 class ApprovalStream:
@@ -61,14 +62,14 @@ class ApprovalStream:
 
     async def events(self) -> AsyncGenerator[bytes]:
         """All calls at first and after each change; a keep-alive after a quiet while."""
-        wake, told = asyncio.Event(), -1
+        wake, sent_changes = asyncio.Event(), -1
         leave = self._board.listen(wake.set)
         self._wakes.add(wake)
         try:
             while not self._is_closed:
                 wake.clear()
-                if self._board.changes != told:
-                    told = self._board.changes
+                if self._board.changes != sent_changes:
+                    sent_changes = self._board.changes
                     yield sse.encode(self._event())
                     await self._sleep(MIN_INTERVAL_S)
                     continue
@@ -88,10 +89,10 @@ class ApprovalStream:
             wake.set()
 
     def _event(self) -> bytes:
-        calls = [_told(one) for one in self._board.reports()]
+        calls = [_as_report(waiting) for waiting in self._board.reports()]
         return msgspec.json.encode({"now": self._wall(), "approvals": calls})
 
 
-def _told(one: WaitingCall) -> dict[str, object]:
+def _as_report(waiting: WaitingCall) -> dict[str, object]:
     """A call as it is shown here, by its id here: secrets that are hidden here do not leave this host."""
-    return {"root": one.root, **msgspec.structs.asdict(one.call)}
+    return {"root": waiting.root, **msgspec.structs.asdict(waiting.call)}

@@ -36,7 +36,9 @@ _COLUMNS: Final = (
 LOOK_S: Final = 0.5
 """How often the manager is asked while a person thinks."""
 _POLICY_S: Final = 20.0
+"""Longest time that writing the policy may take: it starts the program of the workspace server."""
 _MAX_LINE: Final = 4096
+"""Bytes of one line: a terminal gives no longer ones."""
 _ASKED: Final = "Allow it? [y = once, a = always, in every project{}, N = no, s = skip] "
 _WORDS: Final = {"y": "once", "yes": "once", "a": "always", "always": "always", "s": "skip", "skip": "skip"}
 _NOTHING: Final = "no call waits for approval"
@@ -92,7 +94,7 @@ def _show(rows: list[dict[str, Any]], *, asks: bool) -> None:
         for row in rows:
             ask(row, input_line)
     else:
-        say(Table(_COLUMNS, [_row(one) for one in rows]))
+        say(Table(_COLUMNS, [_row(row) for row in rows]))
 
 
 def _say_elsewhere() -> None:
@@ -101,8 +103,8 @@ def _say_elsewhere() -> None:
         return
     with explained():
         lines = objects(Control(user_paths().control_socket).post("/lines", {}), "lines")
-    deaf = [one for one in lines if one.get("state") == "connected" and not one.get("tellsApprovals")]
-    hosts = [printable(str(one.get("name"))) for one in deaf]
+    deaf = [line for line in lines if line.get("state") == "connected" and not line.get("tellsApprovals")]
+    hosts = [printable(str(line.get("name"))) for line in deaf]
     if hosts:
         names = ", ".join(hosts)
         say("", f"Calls of projects on {names} are answered there: run lmtb approvals on that host.")
@@ -119,14 +121,14 @@ def _answer(identity: str, *, approve: bool) -> dict[str, Any]:
         return control.post("/approvals/answer", {"id": identity, "approve": approve})
 
 
-def _print_answer(said: Mapping[str, Any], *, always: bool, as_json: bool) -> None:
-    if not said.get("counts"):
-        raise Failure(str(said.get("message")), "see what waits: lmtb approvals", reason="not_waiting")
-    policy = _allow_always(said.get("approval")) if always else None
+def _print_answer(result: Mapping[str, Any], *, always: bool, as_json: bool) -> None:
+    if not result.get("counts"):
+        raise Failure(str(result.get("message")), "see what waits: lmtb approvals", reason="not_waiting")
+    policy = _allow_always(result.get("approval")) if always else None
     if as_json:
-        print_json({"outcome": said.get("outcome"), "approval": said.get("approval"), "always": policy})
+        print_json({"outcome": result.get("outcome"), "approval": result.get("approval"), "always": policy})
     else:
-        say(Note(printable(str(said.get("message"))), Tone.GOOD), *([policy] if policy else []))
+        say(Note(printable(str(result.get("message"))), Tone.GOOD), *([policy] if policy else []))
 
 
 def _allow_always(call: object) -> str:
@@ -169,14 +171,14 @@ def _there(row: Mapping[str, Any]) -> str:
 
 def _follow(*, asks: bool, as_json: bool) -> None:
     """Show each call once when it begins to wait, until Ctrl-C."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     if asks:
         say("waiting for calls that need approval; Ctrl-C ends")
     while True:
         for row in _waiting():
-            if row.get("id") in seen:
+            if row.get("id") in ids:
                 continue
-            seen.add(str(row.get("id")))
+            ids.add(str(row.get("id")))
             if asks:
                 ask(row, input_line)
             elif as_json:
@@ -192,26 +194,26 @@ def ask(row: Mapping[str, Any], read: Callable[[float], str | None]) -> None:
     click.echo(_ASKED.format(_there(row)), nl=False)
     _drop_typed()
     while (word := read(LOOK_S)) is None:
-        if (how := _ended(str(row.get("id")))) is not None:
+        if (how := _find_end(str(row.get("id")))) is not None:
             click.echo()
             say(Note(f"{printable(str(row.get('tool')))}: {printable(how)}", Tone.OFF))
             return
     decided = _WORDS.get(word.strip().lower(), "no")
     if decided == "skip":
         return
-    said = _answer(str(row.get("id")), approve=decided != "no")
-    say(Note(printable(str(said.get("message"))), Tone.GOOD if said.get("counts") else Tone.WARN))
-    if decided == "always" and said.get("counts"):
-        say(_allow_always(said.get("approval")))
+    result = _answer(str(row.get("id")), approve=decided != "no")
+    say(Note(printable(str(result.get("message"))), Tone.GOOD if result.get("counts") else Tone.WARN))
+    if decided == "always" and result.get("counts"):
+        say(_allow_always(result.get("approval")))
 
 
-def _ended(identity: str) -> str | None:
+def _find_end(identity: str) -> str | None:
     """How a call was answered elsewhere; None while it waits."""
     with explained():
         answer = Control(user_paths().control_socket).get("/approvals")
-    if any(one.get("id") == identity for one in objects(answer, "approvals")):
+    if any(row.get("id") == identity for row in objects(answer, "approvals")):
         return None
-    ends = [str(one.get("how")) for one in objects(answer, "ended") if one.get("id") == identity]
+    ends = [str(end.get("how")) for end in objects(answer, "ended") if end.get("id") == identity]
     return ends[-1] if ends else "it no longer waits"
 
 

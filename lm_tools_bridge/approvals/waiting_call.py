@@ -33,18 +33,18 @@ class WaitingCall(msgspec.Struct, frozen=True):
         mine = self.reported
         return (mine.tool, mine.client, mine.question) == (other.tool, other.client, other.question)
 
-    def is_named(self, given: str) -> bool:
+    def is_named(self, text: str) -> bool:
         """Whether a person means this call: by its id, or by the beginning of it.
 
         The id of a call on another host begins with the host's name, so that no host can have another call
         meant than one of its own.
         """
-        host, _, _ = given.rpartition(BEFORE_ID)
-        return host == (self.host or "") and is_named(self.call.id, given)
+        host, _, _ = text.rpartition(BEFORE_ID)
+        return host == (self.host or "") and is_named(self.call.id, text)
 
     def as_json(self, *, with_question: bool) -> dict[str, Any]:
         """What is shown. The question contains arguments."""
-        shown = {
+        row = {
             "id": self.call.id,
             "tool": self.call.tool,
             "client": self.call.client or None,
@@ -55,14 +55,15 @@ class WaitingCall(msgspec.Struct, frozen=True):
             "until": int(self.call.until * 1000),
             "waits": self.call.waits,
         }
-        return {**shown, "question": self.call.question} if with_question else shown
+        return {**row, "question": self.call.question} if with_question else row
 
 
-def is_named(identity: str, given: str) -> bool:
-    """Whether an id is the given one, or begins with it behind the name of the same host."""
+def is_named(identity: str, text: str) -> bool:
+    """Whether a text is an id, or its beginning behind the name of the same host."""
     host, _, mine = identity.rpartition(BEFORE_ID)
-    named, _, begun = given.rpartition(BEFORE_ID)
-    return host == named and (begun == mine or (len(begun) >= SHORT_ID and mine.startswith(begun)))
+    named_host, _, beginning = text.rpartition(BEFORE_ID)
+    is_long_enough = len(beginning) >= SHORT_ID
+    return host == named_host and (beginning == mine or (is_long_enough and mine.startswith(beginning)))
 
 
 def id_here(host: str | None, identity: str) -> str:

@@ -10,6 +10,7 @@ import hmac
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -105,25 +106,25 @@ class TokenGate:
 
     def end_revoked(self) -> Ended:
         """End the connections of tokens that are no longer valid, and name their sessions."""
-        valid = {one.digest for one in self._valid()}
+        valid = {token.digest for token in self._valid()}
         gone = [guest for guest in self._guests if guest.used - valid]
         for guest in gone:
             guest.end()
         sessions = [tuple(self._sessions.pop(digest)) for digest in self._sessions.keys() - valid]
-        return Ended(len(gone), tuple(one for many in sessions for one in many))
+        return Ended(len(gone), tuple(chain.from_iterable(sessions)))
 
-    def find(self, shown: str, *, is_own: bool) -> Token | AdmissionRefusal:
+    def find(self, secret: str, *, is_own: bool) -> Token | AdmissionRefusal:
         """The token that was shown. All are compared, in equal time for all guesses.
 
         Only wrong ones are slowed down: a program that sends nonsense must not lock out the others.
         """
-        digest = digest_of(shown)
-        found: Token | None = None
-        for one in (*self._own, *self._tokens):
-            if hmac.compare_digest(one.digest, digest):
-                found = one
-        if found is not None:
-            return found
+        digest = digest_of(secret)
+        match: Token | None = None
+        for token in (*self._own, *self._tokens):
+            if hmac.compare_digest(token.digest, digest):
+                match = token
+        if match is not None:
+            return match
         if not self._wrong[is_own].take(self._now()):
             return TOO_MANY_WRONG
         return _challenge(f"the token is unknown or revoked; {_STEP}", error="invalid_token")
@@ -140,17 +141,17 @@ class TokenGate:
         """Note that a connection uses a token, and in which session."""
         self._guests.add(guest)
         if session is not None:
-            known = self._sessions.setdefault(token.digest, {})
-            known[session] = None
-            if len(known) > MOST_SESSIONS:
-                del known[next(iter(known))]
+            sessions = self._sessions.setdefault(token.digest, {})
+            sessions[session] = None
+            if len(sessions) > MOST_SESSIONS:
+                del sessions[next(iter(sessions))]
 
     def discard(self, guest: Guest) -> None:
         """Forget a connection that has ended."""
         self._guests.discard(guest)
 
     def _valid(self) -> list[Token]:
-        return [one for one in (*self._own, *self._tokens) if self._is_current(one)]
+        return [token for token in (*self._own, *self._tokens) if self._is_current(token)]
 
     def _is_current(self, token: Token) -> bool:
         return token.expires is None or self._wall() * 1000 < token.expires
@@ -200,13 +201,13 @@ class Guest:
     def _token(self, field: bytes, *, is_mcp: bool) -> Token | AdmissionRefusal:
         if self._last is not None and self._last[0] == is_mcp and hmac.compare_digest(self._last[1], field):
             return self._last[2]
-        shown = shown_token(field, is_mcp=is_mcp)
-        if shown is None:
+        secret = shown_token(field, is_mcp=is_mcp)
+        if secret is None:
             return _challenge(f"a token is required here; {_STEP}")
-        found = self._gate.find(shown, is_own=self._is_own)
-        if isinstance(found, Token):
-            self._last = is_mcp, field, found
-        return found
+        match = self._gate.find(secret, is_own=self._is_own)
+        if isinstance(match, Token):
+            self._last = is_mcp, field, match
+        return match
 
     def end(self) -> None:
         """End the connection."""
@@ -219,11 +220,11 @@ class Guest:
 
 def _challenge(reason: str, *, error: str = "") -> AdmissionRefusal:
     """A refusal that says how to prove oneself (RFC 6750 §3)."""
-    told = f', error="{error}"' if error else ""
-    return AdmissionRefusal(401, reason, (("WWW-Authenticate", f"Bearer {_REALM}{told}"),))
+    reason_member = f', error="{error}"' if error else ""
+    return AdmissionRefusal(401, reason, (("WWW-Authenticate", f"Bearer {_REALM}{reason_member}"),))
 
 
 def _insufficient(scope: str) -> AdmissionRefusal:
     text = f"the token lacks the scope {scope}; make one with: lmtb token create NAME --scope {scope}"
-    told = f'Bearer {_REALM}, error="insufficient_scope", scope="{scope}"'
-    return AdmissionRefusal(403, text, (("WWW-Authenticate", told),))
+    challenge = f'Bearer {_REALM}, error="insufficient_scope", scope="{scope}"'
+    return AdmissionRefusal(403, text, (("WWW-Authenticate", challenge),))

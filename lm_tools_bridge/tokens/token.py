@@ -20,7 +20,7 @@ SCOPES: Final = {
 TEAM_PATH: Final = "/team/"
 """Below it are the MCP endpoints of a team's offers."""
 _LONGEST: Final = 256
-"""Longest text that is taken for a token."""
+"""Longest text that is taken for a token: ours have 48 characters, and a digest takes time for each byte."""
 
 
 class Token(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -18,8 +18,10 @@ from lm_tools_bridge.machine.own_token import FILE, PREFIX, read_own_token
 from lm_tools_bridge.tokens.token import SCOPES, Token
 
 MOST_TOKENS: Final = 100
+"""Tokens of one user: each request on a guest's connection is compared with all of them."""
 _VERSION: Final = 1
 _LIMIT: Final = 256 * 1024
+"""Bytes of the file: ten times what as many tokens take."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,14 +46,14 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     if content is None:
         return ()
     try:
-        found = msgspec.json.decode(content, type=_File)
+        file = msgspec.json.decode(content, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TokenFileError(f"{path} is no file of tokens") from error
-    if found.version != _VERSION:
+    if file.version != _VERSION:
         raise TokenFileError(f"{path} was written by a newer version")
-    if any(set(one.scopes) - set(SCOPES) for one in found.tokens):
+    if any(set(token.scopes) - set(SCOPES) for token in file.tokens):
         raise TokenFileError(f"{path} names a scope that this version does not know")
-    return tuple(found.tokens)
+    return tuple(file.tokens)
 
 
 def change_tokens(path: Path, change: Callable[[tuple[Token, ...]], Sequence[Token]]) -> None:

@@ -60,22 +60,22 @@ def create(*, name: str, scopes: Sequence[str], expires: float | None, as_json: 
         raise click.UsageError(f"NAME is 1 to {_NAME} visible characters")
     secret, now = new_token(), round(time.time() * 1000)
     end = None if expires is None else now + round(expires * 1000)
-    made = Token(name, digest_of(secret), tuple(dict.fromkeys(scopes)) or ("mcp",), now, end)
+    new = Token(name, digest_of(secret), tuple(dict.fromkeys(scopes)) or ("mcp",), now, end)
 
-    def added(found: tuple[Token, ...]) -> list[Token]:
-        if any(one.name == name for one in found):
+    def add_token(tokens: tuple[Token, ...]) -> list[Token]:
+        if any(entry.name == name for entry in tokens):
             raise Failure(
                 f"there is a token {name}", f"revoke it first: lmtb token revoke {name}", reason="exists"
             )
-        if len(found) >= MOST_TOKENS:
+        if len(tokens) >= MOST_TOKENS:
             raise Failure(f"there are {MOST_TOKENS} tokens", "revoke one first", reason="too_many")
-        return [*found, made]
+        return [*tokens, new]
 
     with _explained():
-        change_tokens(user_paths().tokens_file, added)
+        change_tokens(user_paths().tokens_file, add_token)
     _tell_manager()
     if as_json:
-        print_json({"token": secret, **_row(made)})
+        print_json({"token": secret, **_row(new)})
         return
     say(secret)
     say(Note("It is shown only now. Send it as the header: Authorization: Bearer TOKEN"), err=True)
@@ -86,11 +86,11 @@ def create(*, name: str, scopes: Sequence[str], expires: float | None, as_json: 
 def list_tokens(*, as_json: bool) -> None:
     """List the tokens, without what is secret of them."""
     with _explained():
-        found = read_tokens(user_paths().tokens_file)
+        tokens = read_tokens(user_paths().tokens_file)
     if as_json:
-        print_json({"tokens": [_row(one) for one in found]})
-    elif found:
-        say(Table(_COLUMNS, [_cells(one) for one in found]))
+        print_json({"tokens": [_row(entry) for entry in tokens]})
+    elif tokens:
+        say(Table(_COLUMNS, [_cells(entry) for entry in tokens]))
     else:
         say("there are no tokens; make one with: lmtb token create NAME")
 
@@ -103,24 +103,26 @@ def revoke(*, name: str | None, everything: bool, as_json: bool) -> None:
     """Revoke a token: its connections and sessions end at once."""
     if everything == (name is not None):
         raise click.UsageError("give a NAME, or --all")
-    gone: list[Token] = []
+    revoked: list[Token] = []
 
-    def rest(found: tuple[Token, ...]) -> list[Token]:
-        gone[:] = [one for one in found if everything or one.name == name]
-        if not gone and not everything:
+    def keep_others(tokens: tuple[Token, ...]) -> list[Token]:
+        revoked[:] = [entry for entry in tokens if everything or entry.name == name]
+        if not revoked and not everything:
             raise Failure(
                 f"there is no token {name}", "list them with: lmtb token list", reason="no_such_token"
             )
-        return [one for one in found if one not in gone]
+        return [entry for entry in tokens if entry not in revoked]
 
     with _explained():
-        change_tokens(user_paths().tokens_file, rest)
-    told = _tell_manager()
-    connections, sessions = (told.get(member, 0) for member in ("connections", "sessions"))
+        change_tokens(user_paths().tokens_file, keep_others)
+    ends = _tell_manager()
+    connections, sessions = (ends.get(member, 0) for member in ("connections", "sessions"))
     if as_json:
-        print_json({"revoked": [one.name for one in gone], "connections": connections, "sessions": sessions})
+        print_json(
+            {"revoked": [entry.name for entry in revoked], "connections": connections, "sessions": sessions}
+        )
     else:
-        count = f"{len(gone)} token{'s' if len(gone) != 1 else ''}"
+        count = f"{len(revoked)} token{'s' if len(revoked) != 1 else ''}"
         say(f"revoked {count}; ended connections: {connections}, sessions: {sessions}")
 
 
@@ -144,15 +146,15 @@ def _explained() -> Iterator[None]:
         raise Failure(str(error), "check with: lmtb doctor", reason="unusable") from error
 
 
-def _row(one: Token) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(one)
-    del found["digest"]
-    return found
+def _row(entry: Token) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(entry)
+    del row["digest"]
+    return row
 
 
-def _cells(one: Token) -> tuple[object, ...]:
-    expires = "never" if one.expires is None else _clock(one.expires)
-    return printable(one.name), ", ".join(one.scopes), _clock(one.created), expires
+def _cells(entry: Token) -> tuple[object, ...]:
+    expires = "never" if entry.expires is None else _clock(entry.expires)
+    return printable(entry.name), ", ".join(entry.scopes), _clock(entry.created), expires
 
 
 def _clock(at_ms: int) -> str:

@@ -199,7 +199,7 @@ def test_many_ends_on_a_host_push_out_no_others() -> None:
     for n in range(MOST_ENDED + 5):
         far(board, call(f"{n:020}"))
     assert board.how_ended("a" * 20) == UNKNOWN_END
-    assert len(board.ended()) == MOST_ENDED + 1
+    assert len(board.list_ended()) == MOST_ENDED + 1
 
 
 def test_a_manager_elsewhere_is_told_of_calls_here_alone_and_of_their_answers() -> None:

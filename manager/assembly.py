@@ -12,10 +12,6 @@ from pathlib import Path
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.protocol.internal.launch import Folders
-from lm_tools_bridge.recorder.recorder import Limits, Recorder
-from lm_tools_bridge.recorder.retention import DAY_S
-from lm_tools_bridge.text.redaction import hide
-from lm_tools_bridge.text.redactor import hidden_keys
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.services import StartedBy
 from manager.admin.metrics.measures import Measures
@@ -50,8 +46,6 @@ from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.presence import source_ids
-from manager.supervision.processes.environment import SECRETS
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
@@ -77,7 +71,6 @@ class Parts:
     features: Mapping[str, DaemonPart]
     installation: Installation
     buffers: ByteBudget
-    recorder: Recorder | None
     client_processes: ClientProcesses
 
 
@@ -114,8 +107,7 @@ def assemble(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
     waiting_calls = next(filter(None, (part.waiting_calls() for part in features.values())), NobodyAnswers())
-    recorder = _recorder(settings, paths) if settings.record_calls else None
-    observer = NO_OBSERVER if recorder is None else recorder
+    observer = next(filter(None, (part.observer() for part in features.values())), NO_OBSERVER)
     dependencies = Dependencies(
         settings,
         store,
@@ -140,8 +132,6 @@ def assemble(
     )
     profiles = ClientProfiles(by_client(settings))
     session_manager = SessionManager(settings, store, profiles)
-    if recorder is not None:
-        recorder.start(source_ids(workspaces))
     forwarder = Forwarder(workspaces, settings, observer)
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
@@ -185,17 +175,16 @@ def assemble(
             store,
             installation,
             address,
-            recorder,
             waiting_calls,
             client_processes.notice_ends,
+            features.values(),
         ),
-        Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
+        Measures(workspaces, session_manager, forwarder.admission.buffers, features.values()),
         _guest_gate(settings, features.values()),
         waiting_calls,
         features,
         installation,
         forwarder.admission.buffers,
-        recorder,
         client_processes,
     )
 
@@ -218,17 +207,6 @@ def _fast_path(  # noqa: PLR0917  what it asks whether a route still holds
         settings=settings,
         profiles=profiles,
     )
-
-
-def _recorder(settings: Settings, paths: Paths) -> Recorder:
-    hide(*(value for name, value in os.environ.items() if name.startswith(SECRETS)))
-    limits = Limits(
-        settings.record_size,
-        settings.record_days * DAY_S,
-        settings.record_contents_days * DAY_S,
-        hidden_keys(settings.record_hidden_keys),
-    )
-    return Recorder(paths.calls_file, limits)
 
 
 def _guest_gate(settings: Settings, features: Iterable[DaemonPart]) -> GuestGate | None:

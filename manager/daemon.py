@@ -163,7 +163,7 @@ class Daemon:
             parts.measures,
             parts.waiting_calls,
             parts.session_manager,
-            parts.recorder,
+            parts.workspaces,
             endpoint.open,
         )
         for feature in parts.features.values():
@@ -204,8 +204,8 @@ class Daemon:
 
     async def _restore(self, parts: Parts, stack: AsyncExitStack) -> None:
         """Open the state file and restore workspaces and servers, then sessions."""
-        if parts.recorder is not None:
-            stack.push_async_callback(asyncio.to_thread, parts.recorder.close)
+        for feature in parts.features.values():
+            stack.push_async_callback(feature.close)
         loaded = await parts.store.open()
         stack.push_async_callback(parts.store.close)
         stack.push_async_callback(asyncio.to_thread, remove_leftover_files, self._paths.runtime_dir)
@@ -222,8 +222,7 @@ class Daemon:
             return None
         make = partial(
             control_runner, parts.control, status=status, measures=parts.measures.snapshot,
-            paths=self._paths, recorder=parts.recorder,
-            features=parts.features.values(),
+            paths=self._paths, features=parts.features.values(),
         )  # fmt: skip
         control = ControlListener(self._paths.control_socket, parts.control, make, self._paths.former_dirs)
         stack.push_async_callback(control.close)

@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lm_tools_bridge.recorder.recorder import Recorder
     from manager.admin.control.services import Services
-    from manager.admin.metrics.measures import Measures
+    from manager.admin.metrics.measures import Counter, Measures
+    from manager.call_observer import CallObserver
     from manager.configuration.paths import Paths
     from manager.configuration.settings import Settings
     from manager.guests import GuestGate
     from manager.http import lazy_aiohttp as web
     from manager.sessions.session_manager import SessionManager
     from manager.supervision.remote_hosts import MakeRemoteHosts
+    from manager.supervision.workspaces import Workspaces
     from manager.waiting_calls import WaitingCalls
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -67,6 +68,7 @@ FEATURES: Final = (
     Feature("demo", verbs=("demo",)),
     Feature("doctor", verbs=("doctor",)),
     Feature("page", verbs=("ui",), is_in_daemon=True),
+    Feature("recorder", verbs=("calls", "record", "replay"), is_in_daemon=True),
     Feature(
         "remote_hosts", verbs=("remote",), is_in_daemon=True, quick_verb="remote serve", reaches_hosts=True
     ),
@@ -161,7 +163,7 @@ class DaemonParts(NamedTuple):
     measures: Measures
     waiting_calls: WaitingCalls
     session_manager: SessionManager
-    recorder: Recorder | None
+    workspaces: Workspaces
     open_private_endpoint: Callable[[], Awaitable[Path]]
 
 
@@ -195,6 +197,25 @@ class DaemonPart:
 
     async def drain(self) -> None:
         """Take no new calls, and let those end that run: the daemon stops."""
+
+    async def close(self) -> None:
+        """Save what is left: the parts of the daemon have ended."""
+
+    def status(self) -> Mapping[str, Any]:
+        """The members that it adds to the status."""
+        return {}
+
+    def problem(self) -> str | None:
+        """Why it cannot do its work, for the status; None if it can."""
+        return None
+
+    def counters(self) -> Sequence[Counter]:
+        """The counters that it adds to the metrics."""
+        return ()
+
+    def observer(self) -> CallObserver | None:
+        """Who is told of the calls that end; None leaves that to others."""
+        return None
 
     def remote_hosts(self) -> MakeRemoteHosts | None:
         """Makes what finds projects on other hosts; None for a feature that finds none."""

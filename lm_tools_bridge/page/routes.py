@@ -19,8 +19,6 @@ from lm_tools_bridge.page.overview.live import LivePages
 from lm_tools_bridge.page.project.fragments import project_page, unknown_project
 from lm_tools_bridge.page.project.questions import Projects
 from lm_tools_bridge.protocol import sse
-from lm_tools_bridge.recorder.page.lookups import CallLookups
-from lm_tools_bridge.recorder.page.routes import CallPages
 from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.request_body import read_body
@@ -45,8 +43,8 @@ BODY_S: Final = 10.0
 PROOF_HEADER: Final = "X-Page-Proof"
 FOR_ANYONE: Final = frozenset(
     {
-        "GET /page/call", "GET /page/calls", "GET /page/calls/figures", "GET /page/changes",
-        "GET /page/page.css", "GET /page/page.js", "GET /page/project", "GET /page/sessions",
+        "GET /page/changes", "GET /page/page.css", "GET /page/page.js", "GET /page/project",
+        "GET /page/sessions",
     }
 )  # fmt: skip
 """The routes that any program of the user may use: they only show."""
@@ -74,18 +72,13 @@ class PagePart(DaemonPart):
         if self._parts is None:
             return AddedRoutes()
         services, status, measures = self._parts.services, self._parts.status, self._parts.measures
-        waiting_calls, recorder = self._parts.waiting_calls, self._parts.recorder
-        lookups = CallLookups(
-            self._paths.calls_file, self._paths.logs_dir, None if recorder is None else recorder.write_now
-        )
         page = Page(
             services,
             status,
             self.access,
             ServerCommand(self._paths, lambda: services.status().path),
             lambda: measures.history.moments,
-            lookups=lookups,
-            waiting_calls=waiting_calls,
+            waiting_calls=self._parts.waiting_calls,
             sign_ins=SignIns(self._paths, lambda: services.status().path),
         )
         return AddedRoutes(page.routes(), FOR_ANYONE, page.show, page.close)
@@ -108,31 +101,30 @@ class Page:
         command: ServerCommand,
         moments: Callable[[], Sequence[Moment]],
         *,
-        lookups: CallLookups,
         waiting_calls: WaitingCalls,
         sign_ins: SignIns,
     ) -> None:
         self._means = Means(services, ToolChanges(services, command), waiting_calls, access, sign_ins)
         self._projects = Projects(services, status, command)
         self._access = access
-        self._calls = CallPages(lookups, lambda: status().get("recorder"), _html)
         self._live = LivePages(services, partial(_completed, status, waiting_calls, access), moments)
         self._cookie = f"lmtb-page-{services.port}"
 
     async def show(self, _: web.Request) -> web.Response:
         """The whole page, as it is now."""
-        return _html(200, page(await self._live.view()))
+        return html_response(200, page(await self._live.view()))
 
     async def _show_project(self, request: web.Request) -> web.Response:
         view = await self._projects.view(request.query.get("id", ""))
-        return _html(404, unknown_project()) if view is None else _html(200, project_page(view))
+        return (
+            html_response(404, unknown_project()) if view is None else html_response(200, project_page(view))
+        )
 
     def routes(self) -> list[web.RouteDef]:
         """What the page loads and sends, but not the page itself."""
         assets = [web.get(path, _asset(name), allow_head=False) for name, path in ASSET_PATHS.items()]
         return [
             *assets,
-            *self._calls.routes(),
             web.get("/page/project", self._show_project, allow_head=False),
             web.get("/page/changes", self._changes, allow_head=False),
             web.post("/page/session", self._open_session),
@@ -245,7 +237,8 @@ async def _message(request: web.Request) -> dict[str, Any] | web.Response:
     return message if isinstance(message, dict) else _failure(400, "The body is no JSON object.")
 
 
-def _html(status: int, text: str) -> web.Response:
+def html_response(status: int, text: str) -> web.Response:
+    """A page as a response, with the policy that keeps it from loading anything else."""
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
     return web.Response(status=status, text=text, content_type="text/html", headers=headers)
 

@@ -45,18 +45,6 @@ _SECTIONS: Final = {
             "List connected clients, and how the project of each was found.",
         ),
         "log": ("manager.cli.status.log", "Show the log of the manager, a workspace or a server."),
-        "calls": (
-            "lm_tools_bridge.recorder.cli.calls",
-            "Show what agents did: recorded calls, figures, export.",
-        ),
-        "record": (
-            "lm_tools_bridge.recorder.cli.record",
-            "Record arguments and results of calls, too, for a while.",
-        ),
-        "replay": (
-            "lm_tools_bridge.recorder.replay.verb",
-            "Send recorded calls again, and compare the results.",
-        ),
     },
     "The workspace of the current folder": {
         "trust": ("manager.cli.workspace.trust", "Review what it brings along, and allow it to run."),
@@ -183,15 +171,9 @@ FOR_ANYONE: Final[dict[str, Callable[[Given], bool]]] = {
     **dict.fromkeys(
         (
             "call",
-            "calls",
-            "calls export",
-            "calls show",
-            "calls stats",
             "clients",
             "connect",
             "log",
-            "record status",
-            "replay",
             "secrets list",
             "serve",
             "servers",

@@ -193,7 +193,7 @@ class Answer:
         on_end(None if fault is None else self._failed(fault))
 
     def _keep(self, piece: bytes) -> None:
-        """Keep a piece for the recorder, if the contents of the call are recorded."""
+        """Copy a piece for the observer of calls, if it wants the contents of this call."""
         if (details := kept_of(self._call)) is not None:
             keep(details, piece)
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lm_tools_bridge.recorder.control_routes import recorded_calls_routes
-from lm_tools_bridge.recorder.recorder import Recorder
 from manager.admin.control.control_socket import make_control_app
 from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.renewals import Renewals
@@ -104,7 +102,6 @@ def control_runner(
     measures: TakeSnapshot,
     *,
     paths: Paths,
-    recorder: Recorder | None,
     features: Iterable[DaemonPart] = (),
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
@@ -113,6 +110,5 @@ def control_runner(
     app.add_routes(diagnosis_routes(status, measures))
     command = ServerCommand(paths, lambda: services.status().path)
     app.add_routes(ToolChanges(services, command).routes())
-    app.add_routes(recorded_calls_routes(recorder))
     _add(app, added)
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

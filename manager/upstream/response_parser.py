@@ -109,7 +109,7 @@ class ResponseParser:
         """Collect a field of the head. Trailers arrive here too, after the head; one of them is known."""
         name = name.lower()
         if name == _TOOK and len(value) > call_timing.LONGEST:
-            return  # such values would wait for the recorder in their thousands
+            return  # such values would wait for an observer of calls in their thousands
         self._headers.append((name, value))
         if self.has_head and name == _TOOK:
             self._response.took = value

@@ -14,6 +14,7 @@ from typing import Final
 from lm_tools_bridge.protocol.internal.source_states import STATES
 from lm_tools_bridge.terminal.tones import MARKS, Tone, tone_of
 from lm_tools_bridge.text.printable import printable
+from manager.features import has_feature
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 CALLS_PATH: Final = "/page/calls"
@@ -25,10 +26,10 @@ _STATES: Final = {
     "unhealthy": "does not answer",
     **{word: state.words for word, state in STATES.items() if not (state.is_healthy or state.is_starting)},
 }
-_SITE: Final = (
-    '<nav aria-label="Pages of this site"><a href="/">Overview</a> '
-    f'<a href="{CALLS_PATH}">Recorded calls</a></nav>'
-)
+HAS_CALLS: Final = has_feature("recorder")
+"""Whether there are pages of recorded calls."""
+_CALLS_LINK: Final = f' <a href="{CALLS_PATH}">Recorded calls</a>' if HAS_CALLS else ""
+_SITE: Final = f'<nav aria-label="Pages of this site"><a href="/">Overview</a>{_CALLS_LINK}</nav>'
 _ACCESS: Final = (
     '<p id="access">To use the buttons, open this page with <code>lmtb ui</code>. It can be read without.</p>'
 )

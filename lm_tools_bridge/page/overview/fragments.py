@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from lm_tools_bridge.page.drawing.html import (
     CALLS_PATH,
+    HAS_CALLS,
     Action,
     button,
     copyable,
@@ -29,7 +30,7 @@ from lm_tools_bridge.terminal.tones import MARKS
 
 _PAGES: Final = {"trust": "See what changed", "issues": "See the issues"}
 """Labels of links to parts of a project's page."""
-_ALL_CALLS: Final = f"<p>{link(CALLS_PATH, 'All recorded calls')}</p>"
+_ALL_CALLS: Final = f"<p>{link(CALLS_PATH, 'All recorded calls')}</p>" if HAS_CALLS else ""
 
 
 def parts(view: PageView) -> dict[str, str]:

@@ -16,13 +16,13 @@ from lm_tools_bridge.recorder.call_log import Call, CallLog
 from lm_tools_bridge.recorder.cli import views
 from lm_tools_bridge.recorder.cli.options import (
     OFF,
+    CallNumber,
     are_recorded,
     explained,
     filter_of,
     filter_options,
     open_log,
 )
-from lm_tools_bridge.recorder.cli.parameter_types import CallNumber
 from lm_tools_bridge.recorder.server_output import output_during
 from lm_tools_bridge.recorder.statistics import tool_figures
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -11,9 +12,9 @@ import click
 
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import CallLog
-from lm_tools_bridge.recorder.cli.parameter_types import Milliseconds, Moment
 from lm_tools_bridge.recorder.tables import NewerFile
 from lm_tools_bridge.terminal.command_line import Command, Failure
+from lm_tools_bridge.text.moments import moment_of
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.user_settings import user_settings
@@ -32,24 +33,89 @@ _STEPS: Final = {
     "SQLITE_CORRUPT": "move it away; a running manager does so itself, and begins a new one",
 }
 """Name of an error of the database -> what helps."""
+LARGEST_ID: Final = 2**53
+"""Higher than any id that a call can have."""
+_MOST_MS: Final = 1e9
+"""Eleven days: no call takes longer."""
+
+
+class CallNumber(click.ParamType[int]):
+    """The id of a recorded call."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of a text."""
+        number = int(value) if str(value).isdecimal() and len(str(value)) < 17 else 0
+        if not 0 < number < LARGEST_ID:
+            self.fail(f"{value!r} is no id of a call: lmtb calls lists them, in its first column", param, ctx)
+        return number
+
+
+class Milliseconds(click.ParamType[float]):
+    """A duration in milliseconds."""
+
+    name = "ms"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The milliseconds of a text."""
+        try:
+            milliseconds = float(value)
+        except ValueError:
+            milliseconds = -1
+        if not 0 <= milliseconds <= _MOST_MS:
+            self.fail(f"{value!r} is no number of milliseconds, such as 200", param, ctx)
+        return milliseconds
+
+
+class Moment(click.ParamType[int]):
+    """A moment, as ms since 1970: a length of time before now, or a date with or without a time."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The milliseconds of a text."""
+        if isinstance(value, int):
+            return value
+        moment = moment_of(str(value), time.time())
+        if moment is None:
+            self.fail(
+                f"{value!r} is neither a length such as 2h nor a time such as 2026-05-01T14:30", param, ctx
+            )
+        return moment
+
+
+def _recorded(member: str) -> suggestions.Suggest:
+    """Suggest what recorded calls have as their `client`, `project` or `tool`."""
+
+    def find(_: click.Context) -> Iterable[tuple[str, str | None]]:
+        log = CallLog.open(user_paths().calls_file)
+        if log is None:
+            return []
+        with log:
+            return [(name, None) for name in log.names(member)]
+
+    return suggestions.suggesting(find)
+
+
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--client",
         metavar="NAME",
         help="Only calls of this client.",
-        shell_complete=suggestions.recorded("client"),
+        shell_complete=_recorded("client"),
     ),
     click.option(
         "--project",
         metavar="ID",
         help="Only calls of this workspace; its name without the hash will do.",
-        shell_complete=suggestions.recorded("project"),
+        shell_complete=_recorded("project"),
     ),
     click.option(
         "--tool",
         metavar="NAME",
         help="Only calls of this tool. Names may contain * and ?.",
-        shell_complete=suggestions.recorded("tool"),
+        shell_complete=_recorded("tool"),
     ),
     click.option("--session", metavar="DIGEST", help="Only calls of this session (see `lmtb calls show`)."),
     click.option("--errors", is_flag=True, help="Only calls that failed."),

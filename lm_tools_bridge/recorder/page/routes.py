@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lm_tools_bridge.page.drawing.html import CALLS_PATH
+from lm_tools_bridge.page.routes import html_response
 from lm_tools_bridge.recorder.page.call_fragments import call_page, no_such_call
 from lm_tools_bridge.recorder.page.fragments import calls_page, figures_page
 from lm_tools_bridge.recorder.page.lookups import CallLookups, FoundCalls, FoundFigures
 from lm_tools_bridge.recorder.page.query import CALL_PATH, FIGURES_PATH, CallQuery, call_number, read_query
+from manager.configuration.paths import Paths
 from manager.http import lazy_aiohttp as web
 
 _OFF: Final = (
@@ -82,6 +84,14 @@ class CallPages:
             return _OFF
         problem = state.get("problem")
         return None if problem is None else str(problem)
+
+
+def make_pages(
+    paths: Paths, write_now: Callable[[], object] | None, recorder: Callable[[], Any]
+) -> CallPages:
+    """The pages of the calls in the database at `paths`; the rest is as in `CallLookups` and `CallPages`."""
+    lookups = CallLookups(paths.calls_file, paths.logs_dir, write_now)
+    return CallPages(lookups, recorder, html_response)
 
 
 def _status(query: CallQuery, found: object) -> int:

@@ -13,8 +13,7 @@ import msgspec
 
 from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.recorder.cli.calls import existing
-from lm_tools_bridge.recorder.cli.options import open_log
-from lm_tools_bridge.recorder.cli.parameter_types import CallNumber
+from lm_tools_bridge.recorder.cli.options import CallNumber, open_log
 from lm_tools_bridge.recorder.replay.recording import CONTENTS_STEP, RecordedCall, read_file, recorded_call
 from lm_tools_bridge.recorder.replay.sender import Plan, Replayed, renamed, send
 from lm_tools_bridge.terminal.command_line import Failure, confirm, is_json, json_option, print_json, say

@@ -26,8 +26,6 @@ FOR_ANYONE: Final = frozenset(
         "POST /calls", "POST /inspect", "POST /ready", "POST /refresh", "POST /resolve",
         # a restart of what runs already; whoever changes a server wants to try it
         "POST /restart_sources",
-        # has what ended written, so that it can be read
-        "POST /recorded/write",
         # what browsers see first, which any program of the user may read
         "GET /",
     }

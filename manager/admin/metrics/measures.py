@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
-from lm_tools_bridge.recorder.recorder import Recorder
-from lm_tools_bridge.recorder.tool_totals import ToolTotal
 from manager import __version__
 from manager.admin.metrics.history import EVERY_S, History
 from manager.routing.state.timings import Histogram
@@ -51,14 +49,29 @@ class WorkspaceMeasures(msgspec.Struct, frozen=True):
     connection: Histogram
 
 
+class Counter(NamedTuple):
+    """A counter of a feature, which counts from the start of the manager.
+
+    Attributes:
+        name: of the metric, without what all of this program begin with.
+        text: says what is counted.
+        labels: the names of its labels.
+        counts: the values of the labels, and the count.
+    """
+
+    name: str
+    text: str
+    labels: Sequence[str]
+    counts: Sequence[tuple[Sequence[str], int]]
+
+
 class MeasuresSnapshot(msgspec.Struct, frozen=True):
     """All counters at one moment.
 
     Attributes:
         left_out: workspaces that are not in `workspaces`.
         buffered, buffered_peak: bytes of large requests and responses now, and the most there were.
-        tools: calls of each tool.
-        recorded, unrecorded: calls that the recorder wrote, and that it could not write.
+        counters: those of features.
     """
 
     version: str
@@ -69,13 +82,18 @@ class MeasuresSnapshot(msgspec.Struct, frozen=True):
     buffered: int
     buffered_peak: int
     loop_lag: Histogram
-    tools: tuple[ToolTotal, ...] = ()
-    recorded: int = 0
-    unrecorded: int = 0
+    counters: tuple[Counter, ...] = ()
 
 
 TakeSnapshot = Callable[[], MeasuresSnapshot]
 """Takes a snapshot now."""
+
+
+class CountingPart(Protocol):
+    """A part of the daemon that counts something of its own."""
+
+    def counters(self) -> Sequence[Counter]:
+        """The counters now, which do not change any more."""
 
 
 class Measures:
@@ -90,9 +108,9 @@ class Measures:
         workspaces: Workspaces,
         session_manager: SessionManager,
         buffers: ByteBudget,
-        recorder: Recorder | None = None,
+        features: Iterable[CountingPart] = (),
     ) -> None:
-        self._recorder = recorder
+        self._features = tuple(features)
         self._workspaces = workspaces
         self._buffers = buffers
         self._session_manager = session_manager
@@ -101,7 +119,6 @@ class Measures:
 
     def snapshot(self) -> MeasuresSnapshot:
         """The counters now. The snapshot never changes, so any thread may read it."""
-        recorder = self._recorder
         recent = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda one: one.used_at)
         return MeasuresSnapshot(
             __version__,
@@ -112,9 +129,7 @@ class Measures:
             self._buffers.in_use,
             self._buffers.peak,
             self._loop_lag.copy(),
-            () if recorder is None else recorder.tools.listed(),
-            0 if recorder is None else recorder.written,
-            0 if recorder is None else recorder.lost,
+            tuple(counter for part in self._features for counter in part.counters()),
         )
 
     async def run(

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from manager.admin.metrics.measures import MeasuresSnapshot, WorkspaceMeasures
+from manager.admin.metrics.measures import Counter, MeasuresSnapshot, WorkspaceMeasures
 from manager.routing.state.timings import BOUNDS, Histogram
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -46,7 +46,7 @@ class _SnapshotCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from _manager_metrics(self._measured)
         yield from _workspace_metrics(self._measured.workspaces)
-        yield from _tool_metrics(self._measured)
+        yield from _feature_metrics(self._measured.counters)
 
 
 def _manager_metrics(snapshot: MeasuresSnapshot) -> Iterator[Metric]:
@@ -83,21 +83,12 @@ def _workspace_metrics(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Me
     yield from _durations(workspaces)
 
 
-def _tool_metrics(snapshot: MeasuresSnapshot) -> Iterator[Metric]:
-    """Calls by tool, as the recorder counts them; it limits the number of tools."""
-    calls = CounterMetricFamily(
-        "lmtb_tool_calls", "Tool calls by outcome.", labels=("workspace", "tool", "outcome")
-    )
-    for one in snapshot.tools:
-        calls.add_metric((one.workspace, one.tool, "ok"), one.calls - one.errors)
-        if one.errors:
-            calls.add_metric((one.workspace, one.tool, "error"), one.errors)
-    yield calls
-    for name, text, value in (
-        ("recorded_calls", "Calls that the recorder wrote.", snapshot.recorded),
-        ("unrecorded_calls", "Calls that the recorder could not write.", snapshot.unrecorded),
-    ):
-        yield CounterMetricFamily(f"lmtb_{name}", text, value)
+def _feature_metrics(counters: Iterable[Counter]) -> Iterator[Metric]:
+    for counter in counters:
+        family = CounterMetricFamily(f"lmtb_{counter.name}", counter.text, labels=counter.labels)
+        for values, count in counter.counts:
+            family.add_metric(values, count)
+        yield family
 
 
 def _gauges(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:

@@ -6,11 +6,10 @@ They never show full session ids, arguments, results or secrets.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from lm_tools_bridge.protocol import jsonrpc
-from lm_tools_bridge.recorder.recorder import Recorder
 from manager import __version__
 from manager.admin.status.status_clock import Clock
 from manager.answers.listing.own_servers import OwnServersLookup
@@ -33,6 +32,16 @@ from manager.supervision.workspaces import Workspaces
 from manager.waiting_calls import NobodyAnswers, WaitingCalls
 
 
+class ReportingPart(Protocol):
+    """A part of the daemon that says how it is."""
+
+    def status(self) -> Mapping[str, Any]:
+        """The members that it adds to the status."""
+
+    def problem(self) -> str | None:
+        """Why it cannot do its work; None if it can."""
+
+
 class Status:
     """Builds the status payload. `now` is monotonic seconds, `wall` seconds since 1970."""
 
@@ -46,13 +55,13 @@ class Status:
         store: Store,
         installation: Installation,
         address: str,
-        recorder: Recorder | None = None,
         waiting_calls: WaitingCalls | None = None,
         notice_ended_clients: Callable[[float], None] = lambda _: None,
+        features: Iterable[ReportingPart] = (),
     ) -> None:
         self._waiting_calls = waiting_calls or NobodyAnswers()
         self._notice_ended_clients = notice_ended_clients
-        self._recorder = recorder
+        self._features = tuple(features)
         self._workspaces = workspaces
         self._registered_servers = registered_servers
         self._session_manager = session_manager
@@ -75,8 +84,8 @@ class Status:
             self._last_non_empty = now
         self._notice_ended_clients(now)
         rows = client_rows(self._session_manager.sessions, self._clients, now)
-        usage, unrecorded = usage_of(os.getpid()), self._recorder and self._recorder.problem
-        degraded = [one for one in (self._store.degraded, self._installation.problem, unrecorded) if one]
+        usage, problems = usage_of(os.getpid()), [part.problem() for part in self._features]
+        degraded = [why for why in (self._store.degraded, self._installation.problem, *problems) if why]
         return {
             "ok": True,
             "version": __version__,
@@ -96,7 +105,7 @@ class Status:
             "lines": self._workspaces.remote_hosts.lines(),
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
             "approvals": self._waiting_calls.as_json(wall),
-            "recorder": None if self._recorder is None else self._recorder.as_json(),
+            **self._members_of_features(),
             "sessions": len(self._session_manager.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],
             "streams": len(self._session_manager.streams),
@@ -114,6 +123,9 @@ class Status:
             **clock.stamps("lastNonEmptyAt", self._last_non_empty),
             "lastNonEmptyAgeSec": clock.age(self._last_non_empty),
         }
+
+    def _members_of_features(self) -> dict[str, Any]:
+        return {name: value for part in self._features for name, value in part.status().items()}
 
     def _workspace(self, workspace: Workspace) -> dict[str, Any]:
         supervisor = workspace.supervisor

@@ -28,7 +28,7 @@ Suggest = Callable[[click.Context, click.Parameter, str], list[CompletionItem[st
 _Find = Callable[[click.Context], Iterable[tuple[str, str | None]]]
 
 
-def _suggesting(find: _Find) -> Suggest:
+def suggesting(find: _Find) -> Suggest:
     """The suggestions among names that `find` yields, each with its meaning."""
 
     def suggest(ctx: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem[str]]:
@@ -85,21 +85,6 @@ def _secrets(_: click.Context) -> Iterable[tuple[str, str | None]]:
     return ((str(key), None) for key in json.loads(output.stdout)["keys"])
 
 
-def recorded(member: str) -> Suggest:
-    """Suggest what recorded calls have as their `client`, `project` or `tool`."""
-
-    def find(_: click.Context) -> Iterable[tuple[str, str | None]]:
-        from lm_tools_bridge.recorder.call_log import CallLog  # only these verbs need it
-
-        log = CallLog.open(user_paths().calls_file)
-        if log is None:
-            return []
-        with log:
-            return [(name, None) for name in log.names(member)]
-
-    return _suggesting(find)
-
-
 def _inspected(ctx: click.Context) -> dict[str, Any]:
     """What the server of the folder's workspace offers, if it runs."""
     folder = current_folder(ctx.obj if isinstance(ctx.obj, Path) else ctx.params.get("cwd"))
@@ -109,9 +94,9 @@ def _inspected(ctx: click.Context) -> dict[str, Any]:
     return control.post("/inspect", {"cwd": folder})
 
 
-callable_tools: Final = _suggesting(_tools)
-tools: Final = _suggesting(_all_tools)
-sources: Final = _suggesting(_sources)
-clients: Final = _suggesting(_clients)
-workspaces: Final = _suggesting(_workspaces)
-secrets: Final = _suggesting(_secrets)
+callable_tools: Final = suggesting(_tools)
+tools: Final = suggesting(_all_tools)
+sources: Final = suggesting(_sources)
+clients: Final = suggesting(_clients)
+workspaces: Final = suggesting(_workspaces)
+secrets: Final = suggesting(_secrets)

@@ -40,7 +40,7 @@ _OWN_WRITERS: Final = frozenset(
         "lm_tools_bridge/machine/files/private_lines.py",
         "lm_tools_bridge/machine/files/project_file.py",
         "lm_tools_bridge/machine/files/stale_sockets.py",
-        "lm_tools_bridge/remote_hosts/cli/hosts_file.py",
+        "lm_tools_bridge/remote_hosts/known_hosts.py",
         "lm_tools_bridge/client_setup/editing/undo_records.py",
         "manager/listener/control_listener.py",
         "manager/listener/private_endpoint.py",

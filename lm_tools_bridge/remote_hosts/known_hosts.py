@@ -1,4 +1,4 @@
-"""Reads the hosts that the user has added (`lmtb remote add`): no others are ever connected to. Blocks.
+"""Reads and changes the hosts that the user has added: no others are ever connected to. Blocks.
 
 # ~/.config/lm-tools-bridge/remote.toml
 [hosts.build]
@@ -15,9 +15,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from lm_tools_bridge.machine.files import private_files
 from lm_tools_bridge.remote_hosts.address import Host, InvalidAddress, is_name, parse_address
+
+if TYPE_CHECKING:
+    import tomlkit
 
 FILE: Final = "remote.toml"
 COMMAND: Final = "lmtb"
@@ -61,6 +65,29 @@ def read_known_hosts(config_dir: Path) -> Mapping[str, KnownHost]:
     if not isinstance(entries, dict):
         raise InvalidHostsFile(f"{file}: hosts is no table")
     return {name: _known(file, name, entry) for name, entry in entries.items()}
+
+
+def add_host(config_dir: Path, entry: KnownHost) -> None:
+    """Add a host, or replace the one of this name. Everything else in the file stays as it is."""
+    import tomlkit
+
+    document = _read_document(config_dir)
+    hosts = document.setdefault("hosts", tomlkit.table(is_super_table=True))
+    table = tomlkit.table()
+    table["address"] = f"{entry.host}"
+    if entry.command != (COMMAND,):
+        table["command"] = shlex.join(entry.command)
+    hosts[entry.name] = table
+    private_files.write(config_dir / FILE, tomlkit.dumps(document).encode())
+
+
+def remove_host(config_dir: Path, name: str) -> None:
+    """Remove a host."""
+    import tomlkit
+
+    document = _read_document(config_dir)
+    document.get("hosts", {}).pop(name, None)
+    private_files.write(config_dir / FILE, tomlkit.dumps(document).encode())
 
 
 def known(hosts: Mapping[str, KnownHost], host: Host) -> KnownHost | None:
@@ -124,3 +151,12 @@ def _known(file: Path, name: str, entry: Any) -> KnownHost:
     if words is None:
         raise InvalidHostsFile(f"{file}: hosts.{name}.command is no command")
     return KnownHost(name, host, words)
+
+
+def _read_document(config_dir: Path) -> tomlkit.TOMLDocument:
+    import tomlkit
+
+    try:
+        return tomlkit.parse((config_dir / FILE).read_text("utf-8"))
+    except FileNotFoundError:
+        return tomlkit.document()

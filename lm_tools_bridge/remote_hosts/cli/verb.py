@@ -17,10 +17,12 @@ from lm_tools_bridge.remote_hosts.cli.hosts import host_named, log_out, login_of
 from lm_tools_bridge.remote_hosts.known_hosts import (
     COMMAND,
     KnownHost,
+    add_host,
     command_words,
     known,
     login_socket,
     parse_host,
+    remove_host,
 )
 from lm_tools_bridge.remote_hosts.transports import login
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
@@ -50,8 +52,6 @@ def remote() -> None:
 @json_option
 def add(name: str, address: str, command: str | None, as_json: bool) -> None:
     """Allow connections to a host, and give it a name."""
-    from lm_tools_bridge.remote_hosts.cli.hosts_file import add_host
-
     if not is_name(name):
         raise Failure(f"{name!r} cannot be the name of a host", "use letters, digits, '.', '_' and '-'")
     host = parse_host(address)
@@ -98,7 +98,6 @@ def list_hosts(as_json: bool) -> None:
 @json_option
 def remove(name: str, uninstall: bool, as_json: bool) -> None:
     """Allow no more connections to a host, and end the login of `lmtb remote connect`."""
-    from lm_tools_bridge.remote_hosts.cli.hosts_file import remove_host
     from lm_tools_bridge.remote_hosts.cli.installing import uninstall_there
 
     one = host_named(name)

@@ -7,18 +7,19 @@ the pipe does not take is not framed.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
+import h2.config
 import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
+import h2.settings
 
 from lm_tools_bridge.remote_hosts.tunnel.flood_guard import FloodGuard
-from lm_tools_bridge.remote_hosts.tunnel.h2_state import LINE_WINDOW, h2_state
-from lm_tools_bridge.remote_hosts.tunnel.pipe import Pipe
 from lm_tools_bridge.remote_hosts.tunnel.stream import Nobody, StreamOwner, TunnelStream
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
@@ -27,6 +28,43 @@ PIECE: Final = 16 * 1024
 """Bytes that are parsed at once, so that a flood is noticed soon."""
 PIPE_ROOM: Final = 256 * 1024
 """Bytes in the pipe's buffer above which no data is framed."""
+STREAM_WINDOW: Final = 1024 * 1024
+LINE_WINDOW: Final = 16 * 1024 * 1024
+MAX_FRAME: Final = 64 * 1024
+MAX_STREAMS: Final = 400
+"""Streams at a time; one carries one request at a time."""
+
+
+class Pipe(Protocol):
+    """The writing side of the line."""
+
+    def write(self, data: bytes) -> None:
+        """Write, or buffer."""
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that are buffered."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class TransportPipe:
+    """A transport of asyncio as a pipe."""
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        """Write, or buffer."""
+        self._transport.write(data)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that are buffered."""
+        return self._transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
 
 
 class Carrier:
@@ -53,7 +91,7 @@ class Carrier:
         now: Callable[[], float],
         on_stream: Callable[[TunnelStream, str], StreamOwner | None] = lambda stream, target: None,
     ) -> None:
-        self._h2 = h2_state(is_client=is_client)
+        self._h2 = _h2_state(is_client=is_client)
         self._pipe = pipe
         self._on_closed: Callable[[str], None] | None = on_closed
         self._on_stream = on_stream
@@ -297,3 +335,21 @@ class Carrier:
             return
         self._forget(stream)
         stream.owner.stream_lost(is_line=False)
+
+
+def _h2_state(*, is_client: bool) -> h2.connection.H2Connection:
+    """The state, before the preface is sent."""
+    config = h2.config.H2Configuration(client_side=is_client, header_encoding="utf-8")
+    made = h2.connection.H2Connection(config)
+    made.local_settings = h2.settings.Settings(
+        client=is_client,
+        initial_values={
+            h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+            h2.settings.SettingCodes.MAX_FRAME_SIZE: MAX_FRAME,
+            h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+            h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: 4096,
+            h2.settings.SettingCodes.ENABLE_PUSH: 0,
+        },
+    )
+    made.max_inbound_frame_size = MAX_FRAME  # h2 notes it for later changes of settings alone
+    return made

@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from lm_tools_bridge.remote_hosts.tunnel.carrier import Carrier
+from lm_tools_bridge.remote_hosts.tunnel.carrier import Carrier, TransportPipe
 from lm_tools_bridge.remote_hosts.tunnel.greeting import Greeting, encode
-from lm_tools_bridge.remote_hosts.tunnel.pipe import TransportPipe
 from lm_tools_bridge.remote_hosts.tunnel.stream import TunnelStream
 
 MCP: Final = "mcp"

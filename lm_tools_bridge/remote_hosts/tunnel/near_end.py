@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure, failure_of
-from lm_tools_bridge.remote_hosts.tunnel.carrier import Carrier
+from lm_tools_bridge.remote_hosts.tunnel.carrier import Carrier, Pipe, TransportPipe
 from lm_tools_bridge.remote_hosts.tunnel.greeting import PROTOCOL, Greeting, GreetingReader, NoGreeting
-from lm_tools_bridge.remote_hosts.tunnel.pipe import Pipe, TransportPipe
 from lm_tools_bridge.text.printable import printable
 
 GREETING_S: Final = 30.0

@@ -1,4 +1,4 @@
-"""A manager from which approvals or tokens were removed: what needs them is refused, and all else works."""
+"""A manager from which a feature was removed: what needs it is refused, and all else works."""
 
 from __future__ import annotations
 
@@ -80,6 +80,24 @@ async def test_without_approvals_the_client_is_asked_and_the_call_runs_once(
         answered = await repeat(project.modern, question.result["requestState"])
         assert answered == "done"
         assert (project.root / "ran.txt").read_text() == "x"
+
+
+async def test_without_other_hosts_their_addresses_are_refused_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    remove(monkeypatch, "remote_hosts")
+    async with running_gateway(tmp_path) as gateway:
+        gateway.user_tool("plain", SCRIPT)
+        far = StatelessClient(gateway.http, f"{gateway.manager.address}?cwd=ssh%3A//build/srv/app")
+        refused = (await far.call("plain")).refusal
+        assert refused["reason"] == "host_not_added"
+        assert "this installation reaches no other hosts: ssh://build/srv/app" in refused["message"]
+        project = gateway.project("shop")
+        assert (await project.modern.call("plain")).result["content"][0]["text"] == "done"
+        control = Control(gateway.manager.paths.control_socket)
+        for target in ("/lines", "/tunnel"):
+            with pytest.raises(ControlRefusal):
+                await asyncio.to_thread(control.post, target, {})
 
 
 async def repeat(client: StatelessClient, state: str) -> str:

@@ -14,13 +14,17 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
     FILE,
     InvalidHostsFile,
     KnownHost,
+    add_host,
     known,
     login_at,
     login_socket,
     read_known_hosts,
+    remove_host,
 )
 
 BUILD = Host("ssh", "build", "ada")
+ADDED_BUILD = KnownHost("build", Host("ssh", "build", "ada", 2222))
+ADDED_BOX = KnownHost("box", Host("podman", "box"), ("/opt/my tools/lmtb", "-v"))
 
 
 def test_no_file_means_no_hosts(tmp_path: Path) -> None:
@@ -88,3 +92,39 @@ def test_a_login_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         assert login_at(folder, BUILD) is None
     path.unlink()
+
+
+def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+    make_private(tmp_path)
+    add_host(tmp_path, ADDED_BUILD)
+    add_host(tmp_path, ADDED_BOX)
+    assert read_known_hosts(tmp_path) == {"build": ADDED_BUILD, "box": ADDED_BOX}
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
+    make_private(tmp_path)
+    add_host(tmp_path, ADDED_BUILD)
+    add_host(tmp_path, ADDED_BOX)
+    moved = KnownHost("box", Host("docker", "other"))
+    add_host(tmp_path, moved)
+    assert read_known_hosts(tmp_path) == {"build": ADDED_BUILD, "box": moved}
+
+
+def test_comments_and_other_tables_stay(tmp_path: Path) -> None:
+    text = '# mine\n[other]\nkey = 1 # one\n\n[hosts.old]\naddress = "ssh://old" # keep\n'
+    (tmp_path / FILE).write_text(text)
+    add_host(tmp_path, ADDED_BUILD)
+    assert (tmp_path / FILE).read_text().startswith(text.rstrip("\n"))
+    remove_host(tmp_path, "build")
+    assert (tmp_path / FILE).read_text().strip() == text.strip()
+
+
+def test_a_host_that_is_not_there_is_removed_without_harm(tmp_path: Path) -> None:
+    make_private(tmp_path)
+    remove_host(tmp_path, "build")
+    add_host(tmp_path, ADDED_BUILD)
+    remove_host(tmp_path, "other")
+    assert read_known_hosts(tmp_path) == {"build": ADDED_BUILD}
+    remove_host(tmp_path, "build")
+    assert read_known_hosts(tmp_path) == {}

@@ -7,9 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from lm_tools_bridge.remote_hosts.tunnel.carrier import MAX_BACKLOG, PIPE_ROOM, Carrier
+from lm_tools_bridge.remote_hosts.tunnel.carrier import (
+    LINE_WINDOW,
+    MAX_BACKLOG,
+    MAX_STREAMS,
+    PIPE_ROOM,
+    STREAM_WINDOW,
+    Carrier,
+)
 from lm_tools_bridge.remote_hosts.tunnel.flood_guard import EXPECTED_S, IDLE_BYTES, IDLE_FRAMES
-from lm_tools_bridge.remote_hosts.tunnel.h2_state import LINE_WINDOW, MAX_STREAMS, STREAM_WINDOW
 from lm_tools_bridge.remote_hosts.tunnel.stream import StreamOwner, TunnelStream
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import psutil
 
 from lm_tools_bridge.remote_hosts.tunnel import far_end
-from lm_tools_bridge.remote_hosts.tunnel.carrier import Carrier
+from lm_tools_bridge.remote_hosts.tunnel.carrier import Carrier, TransportPipe
 from lm_tools_bridge.remote_hosts.tunnel.greeting import PROTOCOL, Greeting, GreetingReader, NoGreeting
-from lm_tools_bridge.remote_hosts.tunnel.pipe import TransportPipe
 from lm_tools_bridge.remote_hosts.tunnel.stream_transport import connect
 
 

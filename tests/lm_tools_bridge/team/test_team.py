@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 
-def test_a_manager_without_a_team_loads_nothing_of_it() -> None:
+def test_a_manager_without_a_team_loads_nothing_of_it(tmp_path: Path) -> None:
     program = (
-        "import sys, manager.daemon\nfrom pathlib import Path\nfrom types import SimpleNamespace\n"
+        "import sys, manager.daemon\n"
+        "from manager.configuration.paths import Paths\nfrom manager.configuration.settings import Settings\n"
         "from manager.features import DaemonStart, make_parts\n"
-        "paths = SimpleNamespace(config_dir=Path('/x'), runtime_dir=Path('/x'))\n"
-        "make_parts(DaemonStart(None, paths, 'http://127.0.0.1:1/mcp'))\n"
+        f"paths = Paths.of_user({{'HOME': {str(tmp_path)!r}}})\n"
+        "make_parts(DaemonStart(Settings(), paths, 'http://127.0.0.1:1/mcp'))\n"
         "print(*[name for name in sys.modules if name.startswith(('nats', 'nkeys', 'nacl', 'lm_tools_bridge.team'))])"
     )
     done = subprocess.run(

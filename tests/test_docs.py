@@ -25,7 +25,12 @@ from workspace_server import budgets as server_budgets
 
 ROOT = Path(manager.__file__).parents[1]
 HOUSES = ("lm_tools_bridge", "manager", "workspace_server")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 WRITTEN = [document for document in DOCUMENTS if document.parent.name != "modules"]
 """Those that a person wrote; module lists are made by `scripts/modules`."""
 TIME_LIMITS = {"body_timeout_s", "client_read_timeout_s", "header_timeout_s", "workspace_idle_s"}

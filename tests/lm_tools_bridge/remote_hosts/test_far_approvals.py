@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.protocol import sse
 from lm_tools_bridge.remote_hosts.address import Host, RemoteAddress
 from lm_tools_bridge.remote_hosts.far_approvals import (
@@ -27,6 +26,7 @@ from lm_tools_bridge.remote_hosts.far_approvals import (
 from lm_tools_bridge.remote_hosts.link import Link
 from manager.supervision.workspace import Workspace
 from manager.upstream.failures import Blame, UpstreamFailure
+from support.heard_calls import HeardCalls
 
 HOST = Host("ssh", "build")
 ROOT = "/srv/app"
@@ -136,7 +136,7 @@ class Scene:
 
     def __init__(self, *streams: Stream, cpu: Callable[[], float] = lambda: 0.0) -> None:
         self.streams = list(streams)
-        self.board = ApprovalBoard()
+        self.heard = HeardCalls()
         self.pauses: list[float] = []
         self.seen: list[list[str]] = []
         self.opened: list[Stream] = []
@@ -151,7 +151,7 @@ class Scene:
                 control=SimpleNamespace(open=self.open),
             ),
         )
-        self.far = FarApprovals(known, self.board, wall=lambda: 1000.0, cpu=cpu, sleep=self.sleep)
+        self.far = FarApprovals(known, self.heard, wall=lambda: 1000.0, cpu=cpu, sleep=self.sleep)
 
     async def open(self, target: str) -> Any:
         assert target == "/approvals/changes"
@@ -163,7 +163,7 @@ class Scene:
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
-        self.seen.append([one.call.id for one in self.board.waiting()])
+        self.seen.append(self.heard.ids())
         await asyncio.sleep(0)
 
     async def hear(self) -> None:
@@ -189,7 +189,7 @@ async def test_a_stream_that_breaks_off_is_opened_again_and_its_calls_are_forgot
     )
     await scene.hear()
     assert len(scene.opened) == 3
-    assert scene.board.waiting() == []
+    assert scene.heard.ids() == []
     assert scene.pauses.count(RETRY_S) == 4
 
 
@@ -216,7 +216,7 @@ async def test_the_end_of_a_line_does_not_forget_what_the_next_one_said() -> Non
         paused.set()
         await asyncio.Event().wait()
 
-    far = FarApprovals(known, scene.board, sleep=sleep)
+    far = FarApprovals(known, scene.heard, sleep=sleep)
     tasks = []
     for line in (scene.line, object()):
         scene.link.line = cast("Any", line)
@@ -225,8 +225,8 @@ async def test_the_end_of_a_line_does_not_forget_what_the_next_one_said() -> Non
         await paused.wait()
     tasks[0].cancel()
     await asyncio.wait(tasks[:1])
-    assert [one.call.id for one in scene.board.waiting()] == [f"build:{'b' * 20}"]
+    assert scene.heard.ids() == [f"build:{'b' * 20}"]
     assert scene.link.tells_approvals
     tasks[1].cancel()
     await asyncio.wait(tasks[1:])
-    assert scene.board.waiting() == []
+    assert scene.heard.ids() == []

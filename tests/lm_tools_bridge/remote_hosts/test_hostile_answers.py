@@ -11,7 +11,6 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.remote_hosts import far_approvals, far_control
 from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.line_failures import LineFailure
@@ -21,6 +20,7 @@ from manager.configuration.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.upstream.failures import UpstreamFailure
+from support.heard_calls import HeardCalls
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HEALTHY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -97,7 +97,7 @@ async def test_an_endless_answer_is_cut(hostile: Hostile, head: bytes) -> None:
 @pytest.mark.parametrize("begun", [b"", b'data: {"now":1,"approvals":['], ids=["a line", "an event"])
 async def test_reports_of_calls_without_end_are_given_up(hostile: Hostile, begun: bytes) -> None:
     hostile.answer, hostile.is_endless = b"HTTP/1.1 200 OK\r\n\r\n" + begun, True
-    before, board = psutil.Process().memory_info().rss, ApprovalBoard()
+    before, heard = psutil.Process().memory_info().rss, HeardCalls()
 
     async def sleep(seconds: float) -> None:
         if seconds == far_approvals.RETRY_S:
@@ -107,9 +107,9 @@ async def test_reports_of_calls_without_end_are_given_up(hostile: Hostile, begun
     assert line is not None
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):
-            await far_approvals.FarApprovals(lambda _: None, board, sleep=sleep).hear(hostile.link, line)
+            await far_approvals.FarApprovals(lambda _: None, heard, sleep=sleep).hear(hostile.link, line)
     assert psutil.Process().memory_info().rss - before < 3 * far_control.MAX_ANSWER
-    assert board.waiting() == []
+    assert heard.ids() == []
     assert hostile.link.is_up
 
 

@@ -12,7 +12,6 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from pathlib import Path
 
 import pytest
 import structlog
@@ -20,10 +19,8 @@ from aiohttp import web
 
 from lm_tools_bridge.http_server.connections.connection import MAX_PIPELINED
 from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.protocol import jsonrpc
-from lm_tools_bridge.tokens.gate import TokenGate
-from lm_tools_bridge.tokens.token import Token, digest_of
-from lm_tools_bridge.tokens.token_file import change_tokens
 from manager.admin.control.request_body import read_body
 from manager.guests import ClosedGate, GuestGate
 from manager.listener.connections import Connections
@@ -420,32 +417,25 @@ async def test_the_peer_is_checked_once_for_each_connection() -> None:
         assert len(checked) == 2
 
 
-class CountingGate(TokenGate):
-    """Counts how often it is asked whether a connection needs a token."""
+class CountingGate(ClosedGate):
+    """Lets the user's own connections pass; counts how often it is asked about connections."""
 
     asked = 0
 
     def asks(self, *, is_own: bool) -> bool:
         self.asked += 1
-        return super().asks(is_own=is_own)
+        return not is_own
 
 
-def gate_of(folder: Path) -> CountingGate:
-    change_tokens(folder / "tokens.json", lambda _: [Token("a", digest_of("lmtb_secret"), ("read",), 0)])
-    gate = CountingGate(folder / "tokens.json")
-    gate.load()
-    return gate
-
-
-async def test_the_users_own_connections_are_asked_about_tokens_once(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path)
+async def test_the_users_own_connections_are_asked_about_tokens_once() -> None:
+    gate = CountingGate()
     async with serving(peer_check=lambda _: True, gate=gate) as served:
         first = request("GET", "/", served.host)
         await exchange(served.port, first * 5 + request("GET", "/", served.host, "Connection: close"))
     assert gate.asked == 1
 
 
-async def test_where_tokens_are_required_and_nothing_can_check_them_nobody_passes(tmp_path: Path) -> None:
+async def test_where_tokens_are_required_and_nothing_can_check_them_nobody_passes() -> None:
     async with serving(peer_check=lambda _: True, gate=ClosedGate()) as served:
         token = "Authorization: Bearer lmtb_secret"
         for method, path in iter_routes(served.app):
@@ -453,13 +443,20 @@ async def test_where_tokens_are_required_and_nothing_can_check_them_nobody_passe
         assert served.executed == []
 
 
-async def test_connections_of_others_need_a_token_with_every_request(tmp_path: Path) -> None:
-    async with serving(peer_check=lambda _: False, gate=gate_of(tmp_path)) as served:
-        good = request("GET", "/", served.host, "Authorization: Bearer lmtb_secret")
-        last = request("GET", "/", served.host, "Authorization: Bearer lmtb_secret", "Connection: close")
+class WordGate(ClosedGate):
+    """Lets requests pass that say the word."""
+
+    def refuse(self, head: RequestHead, session: str | None) -> AdmissionRefusal | None:
+        return None if (b"X-Word", b"please") in head.headers else super().refuse(head, session)
+
+
+async def test_connections_of_others_need_a_proof_with_every_request() -> None:
+    async with serving(peer_check=lambda _: False, gate=WordGate()) as served:
+        good = request("GET", "/", served.host, "X-Word: please")
+        last = request("GET", "/", served.host, "X-Word: please", "Connection: close")
         assert (await exchange(served.port, last)).status == 200
         for method, path in iter_routes(served.app):
-            assert (await exchange(served.port, request(method, path, served.host))).status == 401
+            assert (await exchange(served.port, request(method, path, served.host))).status == 403
         count = len(served.executed)
         await exchange(served.port, good + request("GET", "/", served.host))
         assert len(served.executed) == count + 1, "the second request of the connection had none"

@@ -19,13 +19,11 @@ from lm_tools_bridge.agent.manager_client.transport import Transport
 from lm_tools_bridge.agent.tool_service.client import ToolClient
 from lm_tools_bridge.doctor.introductions import INTRODUCTIONS
 from lm_tools_bridge.doctor.played_client import PlayedClient, Unanswered
-from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.machine.peers import proved_server
 from lm_tools_bridge.machine.peers.peer_uid import SocketOwner
 from lm_tools_bridge.machine.peers.proved_connector import ProvedConnector
 from lm_tools_bridge.machine.peers.proved_server import ServedByOthers, require_own_server
 from lm_tools_bridge.recorder.replay.sender import Plan, _client
-from lm_tools_bridge.tokens.token_file import renew_own_token
 from manager.client import ManagerFault, McpClient
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.pool import Pool
@@ -149,10 +147,9 @@ HAS_TOKEN = {
     "manager/cli/workspace/call.py",
     "manager/stdio_bridge/main.py",
     "lm_tools_bridge/team/team.py",
-    "lm_tools_bridge/tokens/token_file.py",
     "workspace_server/sources/mcp/remote/authorization.py",
 }
-"""Modules that have the own token to send it, or to make it. The senders above stand for them."""
+"""Modules that have the own token to send it. The senders above stand for them; its own feature makes it."""
 
 
 def test_every_module_that_has_the_own_token_has_a_sender_above() -> None:
@@ -164,7 +161,7 @@ def test_every_module_that_has_the_own_token_has_a_sender_above() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module == "lm_tools_bridge.machine.own_token"
     }
-    assert users - {"lm_tools_bridge/tokens/verb.py"} == HAS_TOKEN
+    assert {user for user in users if not user.startswith("lm_tools_bridge/tokens/")} == HAS_TOKEN
 
 
 async def test_without_a_secret_only_a_known_other_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,13 +190,3 @@ def test_an_accepted_connection_is_proved_after_its_listener_closed(monkeypatch:
         monkeypatch.setattr(proved_server, "tcp_peer_uid", lambda *_: os.getuid() + 1)
         with pytest.raises(ServedByOthers):
             require_own_server(client.getsockname(), client.getpeername(), has_secret=True)
-
-
-def test_the_own_token_is_new_at_each_start_also_where_older_programs_read_it(tmp_path: Path) -> None:
-    here, former, unused = (tmp_path / name for name in ("run", "former", "unused"))
-    renew_own_token(former)
-    first = renew_own_token(here, [former, unused])
-    second = renew_own_token(here, [former, unused])
-    assert first != second
-    assert own_headers(here) == own_headers(former) == {"Authorization": f"Bearer {second}"}
-    assert not unused.exists()

@@ -39,21 +39,23 @@ def languages(ctx: click.Context, as_json: bool) -> None:
     Starts none of them. MEMORY is that of servers that run.
     """
     root = root_of(ctx.obj)
-    found = answer_of("languages", root, limit_s=LIMIT_S)
-    if found is None:
+    answer = answer_of("languages", root, limit_s=LIMIT_S)
+    if answer is None:
         text = f"the languages of {root} cannot be told"
         raise Failure(text, "look closer with: lmtb doctor", reason="no_answer")
-    running = {str(one.get("name")): one for one in _running(root)}
-    servers = [{**one, "running": running.get(str(one.get("server")))} for one in objects(found, "servers")]
+    running = {str(server.get("name")): server for server in _running(root)}
+    servers = [
+        {**server, "running": running.get(str(server.get("server")))} for server in objects(answer, "servers")
+    ]
     if as_json:
-        print_json({"root": root, "enabled": found.get("enabled"), "servers": servers})
+        print_json({"root": root, "enabled": answer.get("enabled"), "servers": servers})
         return
-    if not found.get("enabled"):
+    if not answer.get("enabled"):
         say(Note("Language servers are switched off in workspace.toml."))
     elif not servers:
         say("No file of this project is in a language that a known language server reads.")
     else:
-        say(Table(_COLUMNS, [_cells(one) for one in servers]))
+        say(Table(_COLUMNS, [_cells(server) for server in servers]))
 
 
 def _running(root: str) -> Iterator[Mapping[str, Any]]:
@@ -68,16 +70,16 @@ def _running(root: str) -> Iterator[Mapping[str, Any]]:
                 yield from objects(source, "languageServers")
 
 
-def _cells(one: Mapping[str, Any]) -> tuple[object, ...]:
-    running = one.get("running") or {}
+def _cells(server: Mapping[str, Any]) -> tuple[object, ...]:
+    running = server.get("running") or {}
     memory = running.get("memoryMiB")
     failed = running.get("state") in DOWN
     return (
-        ", ".join(map(str, one.get("languages") or ())),
-        one.get("server"),
-        running["state"] if failed else one.get("state"),
-        f"{', '.join(map(str, one.get('roles') or ()))}{' by single runs' if one.get('oneShot') else ''}",
-        one.get("version"),
+        ", ".join(map(str, server.get("languages") or ())),
+        server.get("server"),
+        running["state"] if failed else server.get("state"),
+        ", ".join(map(str, server.get("roles") or ())) + (" by single runs" if server.get("oneShot") else ""),
+        server.get("version"),
         None if memory is None else memory * _MIB,
-        (running.get("error") if failed else None) or one.get("reason") or one.get("program"),
+        (running.get("error") if failed else None) or server.get("reason") or server.get("program"),
     )

@@ -71,5 +71,5 @@ class LateServers:
 
     def _servers(self) -> LanguageServers:
         with self._lock:
-            made = self._made = self._make() if self._made is None else self._made
-            return made
+            servers = self._made = self._make() if self._made is None else self._made
+            return servers

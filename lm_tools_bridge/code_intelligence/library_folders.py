@@ -129,8 +129,8 @@ def _beside(programs: Iterable[str], search_path: str, project: Sequence[Path]) 
     parts = [*search_path.split(os.pathsep), sysconfig.get_path("scripts")]
     path = os.pathsep.join(part for part in parts if os.path.isabs(part))  # noqa: PTH117  texts
     for name in programs:
-        found = shutil.which(name, path=path)
-        real = None if found is None else Path(os.path.realpath(found))
+        program = shutil.which(name, path=path)
+        real = None if program is None else Path(os.path.realpath(program))
         if real is None or any(real.is_relative_to(folder) for folder in project):
             continue
         if "node_modules" in real.parts:
@@ -143,5 +143,5 @@ def _folders(pattern: str) -> Sequence[Path]:
     """The folders of a pattern. One without a wildcard need not exist yet: servers unpack their libraries."""
     if "*" not in pattern:
         return [Path(pattern)]
-    found = (folder for folder in Path("/").glob(pattern.lstrip("/")) if folder.is_dir())
-    return [folder for _, folder in zip(range(MAX_FOUND), found, strict=False)]
+    folders = (folder for folder in Path("/").glob(pattern.lstrip("/")) if folder.is_dir())
+    return [folder for _, folder in zip(range(MAX_FOUND), folders, strict=False)]

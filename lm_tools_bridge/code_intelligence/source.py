@@ -152,13 +152,13 @@ class LanguageServerSource(Source):
 
     def status(self) -> Mapping[str, Any]:
         """The servers that were needed."""
-        return {"languageServers": [_members(one) for one in self._servers.status()]}
+        return {"languageServers": [_members(server) for server in self._servers.status()]}
 
     @property
     def part_error(self) -> str | None:
         """Why language servers do not run that were needed."""
-        down = [one for one in self._servers.status() if one.state in DOWN]
-        return "; ".join(f"{one.name}: {one.error or one.state}" for one in down) or None
+        down = [server for server in self._servers.status() if server.state in DOWN]
+        return "; ".join(f"{server.name}: {server.error or server.state}" for server in down) or None
 
     async def close(self) -> None:
         """End the servers."""
@@ -219,14 +219,16 @@ class LanguageServerSource(Source):
 
     def _waiting_for_trust(self) -> tuple[Issue, ...]:
         """The servers that would run if the user trusted them, where nothing does the same. Blocks."""
-        found = [self._servers.find(kind.name) for kind in self._servers.known()]
-        untrusted = [one for one in found if isinstance(one, Unavailable) and one.state == "untrusted"]
-        waiting = [one for one in untrusted if not one.specification.is_optional]
-        running = [kind for kind in found if isinstance(kind, ServerSpecification) and not kind.limits]
+        kinds = [self._servers.find(kind.name) for kind in self._servers.known()]
+        untrusted = [
+            server for server in kinds if isinstance(server, Unavailable) and server.state == "untrusted"
+        ]
+        waiting = [server for server in untrusted if not server.specification.is_optional]
+        running = [kind for kind in kinds if isinstance(kind, ServerSpecification) and not kind.limits]
         return tuple(
-            Issue("warning", "trust", "TRUST_PENDING", f"Language server {one.reason}")
-            for one in waiting
-            if not any(_replaces(kind, one.specification) for kind in running)
+            Issue("warning", "trust", "TRUST_PENDING", f"Language server {server.reason}")
+            for server in waiting
+            if not any(_replaces(kind, server.specification) for kind in running)
         )
 
     def _set_issue(self, issue: Issue | None) -> None:
@@ -243,15 +245,15 @@ def _no_source(note: str) -> Issue:
     return Issue("warning", "source", "NO_DIAGNOSTICS_SOURCE", note, definitions.GET_DIAGNOSTICS.name)
 
 
-def _members(one: ServerStatus) -> dict[str, Any]:
+def _members(server: ServerStatus) -> dict[str, Any]:
     members = {
-        "name": one.name,
-        "state": one.state,
-        "pid": one.pid,
-        "memoryMiB": None if one.memory_bytes is None else round(one.memory_bytes / _MIB, 1),
-        "freshness": None if one.freshness is None else one.freshness.structured(),
-        "openDocuments": one.open_documents,
-        "restarts": one.restarts,
-        "error": one.error,
+        "name": server.name,
+        "state": server.state,
+        "pid": server.pid,
+        "memoryMiB": None if server.memory_bytes is None else round(server.memory_bytes / _MIB, 1),
+        "freshness": None if server.freshness is None else server.freshness.structured(),
+        "openDocuments": server.open_documents,
+        "restarts": server.restarts,
+        "error": server.error,
     }
     return {name: value for name, value in members.items() if value is not None}

@@ -63,11 +63,11 @@ class Counts:
     """How many entries there are, and how many are shown."""
 
     total: int
-    shown: int
+    number_shown: int
 
     def structured(self) -> dict[str, int | bool]:
         """As in `structuredContent`."""
-        return {"total": self.total, "shown": self.shown, "truncated": self.shown < self.total}
+        return {"total": self.total, "shown": self.number_shown, "truncated": self.number_shown < self.total}
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,8 @@ class Calls:
     @property
     def counts(self) -> Counts:
         """Of both directions. What the limits cut off was never counted: it makes the total one larger."""
-        shown = len(self.incoming) + len(self.outgoing)
-        return Counts(shown + self.is_cut, shown)
+        number = len(self.incoming) + len(self.outgoing)
+        return Counts(number + self.is_cut, number)
 
 
 async def call_hierarchy(call: ClangdCall, arguments: Mapping[str, Any]) -> Answer:
@@ -120,7 +120,7 @@ async def find_calls(call: ClangdCall, target: Target, direction: str, reach: Re
     ]
 
     def name_all() -> Calls:
-        named_root = _named(call, root)
+        named_root = _named_place(call, root)
         if named_root is None:
             return Calls(None)
         incoming, outgoing = (_named_calls(call, walk.steps[:MAX_CALLS]) for walk in walks.values())
@@ -139,7 +139,7 @@ async def _walk(call: ClangdCall, link: Link, root: Item, reach: Reach, directio
     return await follow(call.ask, link, [root], reach)
 
 
-def _named(call: ClangdCall, item: Item) -> NamedPlace | None:
+def _named_place(call: ClangdCall, item: Item) -> NamedPlace | None:
     place = item_place(item, call.texts, call.server.encoding)
     return None if place is None else NamedPlace(item_name(item, call.texts), place)
 
@@ -195,7 +195,7 @@ async def type_hierarchy(call: ClangdCall, arguments: Mapping[str, Any]) -> Answ
 
 def _types(call: ClangdCall, root: Item, supers: Walk, subs: Walk, cut: tuple[bool, bool]) -> _Types:
     """The types of two walks with their names and places. Blocks."""
-    named_root = _named(call, root)
+    named_root = _named_place(call, root)
     if named_root is None:
         return _Types(None, (), {}, {})
     sources: dict[str, Place] = {}
@@ -213,11 +213,11 @@ def _types(call: ClangdCall, root: Item, supers: Walk, subs: Walk, cut: tuple[bo
 def _type_of(
     call: ClangdCall, step: Step, copies: ProjectCopies, sources: dict[str, Place]
 ) -> NamedPlace | None:
-    named = _named(call, step.item)
-    if named is None or copies.around(named.place.path) is not None:
+    base_or_child = _named_place(call, step.item)
+    if base_or_child is None or copies.around(base_or_child.place.path) is not None:
         return None
     _note_source(call, step.item, sources)
-    return named
+    return base_or_child
 
 
 def _note_source(call: ClangdCall, item: Item, sources: dict[str, Place]) -> None:
@@ -242,7 +242,7 @@ def _type_answer(call: ClangdCall, types: _Types, limits: Mapping[str, int]) -> 
             f"path: {place_text(whole, workplace)}",
         )
     ]
-    shown = len(types.supers) + len(derived)
+    number_shown = len(types.supers) + len(derived)
     is_cut = types.supers_cut or types.depth_cut or bool(breadth_cut)
     depths = zip(("super", "sub", "breadth"), limits.values(), strict=True)
     return Answer(
@@ -275,11 +275,11 @@ def _type_answer(call: ClangdCall, types: _Types, limits: Mapping[str, int]) -> 
             "derivedParents": len(types.derived),
             "limits": ",".join(f"{name}:{number}" for name, number in depths),
         },
-        text_counts=Counts(shown + is_cut, shown),
+        text_counts=Counts(number_shown + is_cut, number_shown),
     )
 
 
 def _source(call: ClangdCall, whole: Place) -> dict[str, Any]:
     members = location(whole, call.workplace)
-    chosen = ("absolutePath", "workspacePath", "startLine", "endLine")
-    return {**{name: members[name] for name in chosen}, "preview": preview(whole) or ""}
+    names = ("absolutePath", "workspacePath", "startLine", "endLine")
+    return {**{name: members[name] for name in names}, "preview": preview(whole) or ""}

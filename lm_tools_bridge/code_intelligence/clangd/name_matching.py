@@ -56,5 +56,5 @@ async def matching(pattern: str, names: Sequence[str]) -> Sequence[int] | BadPat
     if "error" in answer:
         place = "" if answer["position"] is None else f" at position {answer['position']}"
         return BadPattern(f"{answer['error']}{place}")
-    found: Sequence[int] = answer["matching"]
-    return found
+    indices: Sequence[int] = answer["matching"]
+    return indices

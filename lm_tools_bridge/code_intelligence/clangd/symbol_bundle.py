@@ -61,7 +61,7 @@ def _bundle(
     counts = [answer.counts for answer in lists if answer.counts is not None] + [calls.counts]
     return Answer(
         "symbolBundle",
-        Counts(sum(each.total for each in counts), sum(each.shown for each in counts)),
+        Counts(sum(each.total for each in counts), sum(each.number_shown for each in counts)),
         {
             "target": {"label": label, "location": location(choice.place, call.workplace)},
             "candidates": [

@@ -88,10 +88,10 @@ async def find_declarations(call: ClangdCall, arguments: Mapping[str, Any]) -> l
     scope = await _scope(call, arguments.get("scopePath"))
     paths = [each.path for each in locations_of([raw.get("location") for raw in symbols])]
     own = await call.workplace.own(paths)
-    listed = await call.workplace.run(paths, lambda: [_declaration(call, raw) for raw in symbols])
+    declarations = await call.workplace.run(paths, lambda: [_declaration(call, raw) for raw in symbols])
     selected = [
         declaration
-        for declaration in listed
+        for declaration in declarations
         if declaration is not None
         and declaration.place.path in own
         and (not kinds or declaration.kind.casefold() in kinds)

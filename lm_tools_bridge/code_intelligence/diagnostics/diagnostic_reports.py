@@ -40,7 +40,7 @@ def read_report(answer: Any) -> Report | None:
     items = answer.get("items")
     if not isinstance(items, list):
         return None
-    return Report(tuple(one for one in items[:MAX_ITEMS] if isinstance(one, Mapping)), identity, number)
+    return Report(tuple(item for item in items[:MAX_ITEMS] if isinstance(item, Mapping)), identity, number)
 
 
 def related_reports(answer: Any) -> dict[Path, Report]:
@@ -48,8 +48,8 @@ def related_reports(answer: Any) -> dict[Path, Report]:
     related = answer.get("relatedDocuments") if isinstance(answer, Mapping) else None
     if not isinstance(related, Mapping):
         return {}
-    found = ((to_path(uri, Path), read_report(report)) for uri, report in list(related.items())[:MAX_FILES])
-    return {path: report for path, report in found if path is not None and report is not None}
+    pairs = ((to_path(uri, Path), read_report(report)) for uri, report in list(related.items())[:MAX_FILES])
+    return {path: report for path, report in pairs if path is not None and report is not None}
 
 
 def workspace_reports(answer: Any) -> dict[Path, Report] | None:
@@ -58,12 +58,12 @@ def workspace_reports(answer: Any) -> dict[Path, Report] | None:
     if not isinstance(items, list):
         return None
     reports: dict[Path, Report] = {}
-    left = MAX_ITEMS
+    room = MAX_ITEMS
     for item in items[:MAX_FILES]:
         path = to_path(item.get("uri"), Path) if isinstance(item, Mapping) else None
         report = read_report(item)
         if path is not None and report is not None:
-            kept = None if report.items is None else report.items[:left]
-            left -= len(kept or ())
-            reports[path] = Report(kept, report.result_id, report.version)
+            within_limit = None if report.items is None else report.items[:room]
+            room -= len(within_limit or ())
+            reports[path] = Report(within_limit, report.result_id, report.version)
     return reports

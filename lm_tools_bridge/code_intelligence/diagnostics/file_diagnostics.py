@@ -77,25 +77,25 @@ class DiagnosticsOfFiles:
 
     async def _of_document(self, document: Document, deadline: float) -> Answer:
         if tsserver_diagnostics.passes_requests(self._peer):
-            found, freshness = await self._passed_on(document, deadline)
+            items, freshness = await self._passed_on(document, deadline)
         elif await self._pulls(document, deadline):
-            found, freshness = await self._pulled(document, deadline)
+            items, freshness = await self._pulled(document, deadline)
         else:
-            found, freshness = await self._pushed(document, deadline)
+            items, freshness = await self._pushed(document, deadline)
         if freshness.state == "fresh" and document.disk.encoding != "utf-8":
             reason = f"{document.path.name} is not UTF-8; it was read as Latin-1"
             freshness = Freshness(self._name, "fresh", reason)
-        return FileDiagnostics(document.path, document.lines, found), freshness
+        return FileDiagnostics(document.path, document.lines, items), freshness
 
     async def _passed_on(
         self, document: Document, deadline: float
     ) -> tuple[Sequence[Mapping[str, Any]], Freshness]:
-        left = max(0.01, deadline - asyncio.get_running_loop().time())
+        left_s = max(0.01, deadline - asyncio.get_running_loop().time())
         try:
-            found = await tsserver_diagnostics.diagnostics(self._peer, document.path, left)
+            items = await tsserver_diagnostics.diagnostics(self._peer, document.path, left_s)
         except (RequestFailed, RequestTimedOut) as failure:
             return self._late(document, str(failure))
-        return found, Freshness(self._name, "fresh")
+        return items, Freshness(self._name, "fresh")
 
     async def _pulls(self, document: Document, deadline: float) -> bool:
         """Whether the server answers requests for diagnostics; some announce that only after a while."""
@@ -114,10 +114,10 @@ class DiagnosticsOfFiles:
     async def _pulled(
         self, document: Document, deadline: float
     ) -> tuple[Sequence[Mapping[str, Any]], Freshness]:
-        known = self._results.get(document.path)
+        last_result = self._results.get(document.path)
         try:
-            report = await self._pull(document, known, deadline)
-            if report is not None and report.items is None and known is None:
+            report = await self._pull(document, last_result, deadline)
+            if report is not None and report.items is None and last_result is None:
                 report = None  # it says that nothing changed since an answer that it never gave
         except RequestTimedOut as failure:
             return self._last(document), Freshness(self._name, "unknown", str(failure))
@@ -125,20 +125,20 @@ class DiagnosticsOfFiles:
             return self._last(document), Freshness(self._name, "unknown", f"it refused: {failure.message}")
         if report is None:
             return (), Freshness(self._name, "unknown", "its answer is no diagnostic report")
-        items = report.items if report.items is not None or known is None else known.items
+        items = report.items if report.items is not None or last_result is None else last_result.items
         self._remember(document.path, report.result_id, items or ())
         return items or (), Freshness(self._name, "fresh")
 
-    async def _pull(self, document: Document, known: _Result | None, deadline: float) -> Report | None:
+    async def _pull(self, document: Document, last_result: _Result | None, deadline: float) -> Report | None:
         params: dict[str, Any] = {"textDocument": {"uri": document.uri}}
         provider = self._peer.capabilities.get("diagnosticProvider")
         identifier = provider.get("identifier") if isinstance(provider, Mapping) else None
         if isinstance(identifier, str):
             params["identifier"] = identifier
-        if known is not None:
-            params["previousResultId"] = known.result_id
-        left = max(0.01, deadline - asyncio.get_running_loop().time())
-        answer = await self._peer.request(PULL, params, timeout_s=left)
+        if last_result is not None:
+            params["previousResultId"] = last_result.result_id
+        left_s = max(0.01, deadline - asyncio.get_running_loop().time())
+        answer = await self._peer.request(PULL, params, timeout_s=left_s)
         for path, related in related_reports(answer).items():
             if related.items is not None:
                 self._remember(path, related.result_id, related.items)
@@ -156,8 +156,8 @@ class DiagnosticsOfFiles:
         self._results.clear()
 
     def _last(self, document: Document) -> Sequence[Mapping[str, Any]]:
-        known = self._results.get(document.path)
-        return () if known is None else known.items
+        result = self._results.get(document.path)
+        return () if result is None else result.items
 
     async def _pushed(
         self, document: Document, deadline: float
@@ -167,19 +167,21 @@ class DiagnosticsOfFiles:
             document = await self._documents.open(document.path, is_again=True)
         before, path = document.publications_before, document.path
 
-        def is_wanted(one: Publication) -> bool:
+        def is_wanted(publication: Publication) -> bool:
             # another caller may have made a newer version meanwhile
-            is_new = one.number > before and (one.version is None or one.version >= document.version)
+            is_new = publication.number > before and (
+                publication.version is None or publication.version >= document.version
+            )
             # clangd publishes a version twice: with headers and command as they were, then as they are
             return is_new and not self._publications.is_busy([path])
 
-        left = deadline - asyncio.get_running_loop().time()
-        found = await self._publications.wait(path, is_wanted, left)
-        if found is None:
+        left_s = deadline - asyncio.get_running_loop().time()
+        first = await self._publications.wait(path, is_wanted, left_s)
+        if first is None:
             return self._late(document)
-        if found.version is not None and path not in self._documents.recompiled:
-            return found.diagnostics, Freshness(self._name, "fresh")
-        last, is_last = await self._settled(path, found, deadline)
+        if first.version is not None and path not in self._documents.recompiled:
+            return first.diagnostics, Freshness(self._name, "fresh")
+        last, is_last = await self._settled(path, first, deadline)
         if last.version is None:
             reason = "it does not say which version of the file its diagnostics are about"
             return last.diagnostics, Freshness(self._name, "unknown", reason)
@@ -188,22 +190,24 @@ class DiagnosticsOfFiles:
         self._documents.recompiled.discard(path)
         return last.diagnostics, Freshness(self._name, "fresh")
 
-    async def _settled(self, path: Path, found: Publication, deadline: float) -> tuple[Publication, bool]:
+    async def _settled(
+        self, path: Path, publication: Publication, deadline: float
+    ) -> tuple[Publication, bool]:
         """The last of the publications that follow each other quickly, and whether no more will follow."""
         loop = asyncio.get_running_loop()
-        while (left := deadline - loop.time()) > 0:
+        while (left_s := deadline - loop.time()) > 0:
             later = await self._publications.wait(
-                path, partial(_is_after, found.number), min(SETTLES_S, left)
+                path, partial(_is_after, publication.number), min(SETTLES_S, left_s)
             )
-            if later is None and left >= SETTLES_S and not self._publications.is_busy([path]):
-                return found, True
-            found = later or found
-        return found, False
+            if later is None and left_s >= SETTLES_S and not self._publications.is_busy([path]):
+                return publication, True
+            publication = later or publication
+        return publication, False
 
     def _late(
-        self, document: Document, said: str | None = None
+        self, document: Document, failure: str | None = None
     ) -> tuple[Sequence[Mapping[str, Any]], Freshness]:
-        status = said or self._publications.status(document.path)
+        status = failure or self._publications.status(document.path)
         doing = f" (it says: {status})" if status else ""
         old = self._publications.get(document.path)
         if old is None:

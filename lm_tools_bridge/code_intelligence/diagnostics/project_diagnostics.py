@@ -51,12 +51,14 @@ class DiagnosticsOfProject:
         """The diagnostics of these files; the freshness is that of the worst, with how many are fresh."""
         free = asyncio.Semaphore(AT_ONCE)
 
-        async def one(path: Path) -> Answer:
+        async def ask_in_turn(path: Path) -> Answer:
             async with free:
                 return await self._files.of_file(path, deadline)
 
-        answers = await asyncio.gather(*(one(path) for path in paths))
-        return DiagnosticsAnswer([found for found, _ in answers], self._summary([how for _, how in answers]))
+        answers = await asyncio.gather(*(ask_in_turn(path) for path in paths))
+        return DiagnosticsAnswer(
+            [file for file, _ in answers], self._summary([freshness for _, freshness in answers])
+        )
 
     async def of_project(self, deadline: float) -> DiagnosticsAnswer:
         """The diagnostics of all files that the server can speak about."""
@@ -81,13 +83,13 @@ class DiagnosticsOfProject:
 
     async def _asked(self, deadline: float) -> DiagnosticsAnswer | None:
         """The answer to `workspace/diagnostic`; None if it does not answer: some never do."""
-        left = max(0.01, deadline - asyncio.get_running_loop().time())
+        left_s = max(0.01, deadline - asyncio.get_running_loop().time())
         params: dict[str, Any] = {"previousResultIds": []}
         provider = self._peer.capabilities.get("diagnosticProvider")
         if isinstance(provider, Mapping) and isinstance(provider.get("identifier"), str):
             params["identifier"] = provider["identifier"]
         try:
-            answer = await self._report(params, left / 2)
+            answer = await self._report(params, left_s / 2)
         except (RequestFailed, RequestTimedOut):
             return None
         reports = workspace_reports(answer)
@@ -105,9 +107,9 @@ class DiagnosticsOfProject:
         """What it published for files that are not open, such as those that depend on open ones. Blocks."""
         reports = {}
         for path in self._publications.paths():
-            found = self._publications.get(path)
-            if found is not None and path not in open_paths and path.exists():
-                reports[path] = Report(found.diagnostics)
+            publication = self._publications.get(path)
+            if publication is not None and path not in open_paths and path.exists():
+                reports[path] = Report(publication.diagnostics)
         return _with_lines(reports)
 
 

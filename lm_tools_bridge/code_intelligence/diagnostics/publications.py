@@ -55,18 +55,18 @@ class Publications:
         if not isinstance(params, Mapping):
             return
         path = to_path(params.get("uri"), Path)
-        listed = params.get("diagnostics")
-        if path is None or not isinstance(listed, list):
+        items = params.get("diagnostics")
+        if path is None or not isinstance(items, list):
             return
         version = params.get("version")
         valid = version if isinstance(version, int) and not isinstance(version, bool) else None
-        found = tuple(one for one in listed if isinstance(one, Mapping))
-        if len(found) > self._limit:
-            found, self.has_forgotten = found[: self._limit], True
+        diagnostics = tuple(item for item in items if isinstance(item, Mapping))
+        if len(diagnostics) > self._limit:
+            diagnostics, self.has_forgotten = diagnostics[: self._limit], True
         self.last_number += 1
         self.forget(path)
-        self._by_path[path] = Publication(valid, found, self.last_number, now)
-        self._total += len(found)
+        self._by_path[path] = Publication(valid, diagnostics, self.last_number, now)
+        self._total += len(diagnostics)
         while self._total > self._limit or len(self._by_path) > MAX_FILES:
             self.forget(next(iter(self._by_path)))
             self.has_forgotten = True
@@ -120,9 +120,9 @@ class Publications:
         try:
             async with asyncio.timeout(max(0.0, timeout_s)):
                 while True:
-                    found = self._by_path.get(path)
-                    if found is not None and is_wanted(found):
-                        return found
+                    publication = self._by_path.get(path)
+                    if publication is not None and is_wanted(publication):
+                        return publication
                     changed.clear()
                     await changed.wait()
         except TimeoutError:

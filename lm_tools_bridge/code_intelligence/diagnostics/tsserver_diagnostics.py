@@ -35,7 +35,7 @@ async def diagnostics(peer: Peer, path: Path, timeout_s: float) -> Sequence[Mapp
     Raises:
         RequestFailed, RequestTimedOut, ServerGone: there is no answer.
     """
-    found: list[Mapping[str, Any]] = []
+    items: list[Mapping[str, Any]] = []
     for kind in _KINDS:
         params = {"command": COMMAND, "arguments": [kind, {"file": str(path)}, {}]}
         answer = await peer.request(_EXECUTE, params, timeout_s=timeout_s)
@@ -43,8 +43,8 @@ async def diagnostics(peer: Peer, path: Path, timeout_s: float) -> Sequence[Mapp
         if not isinstance(body, list):
             raise RequestFailed(0, "its answer has no diagnostics")
         converted = (_converted(item) for item in body[:MAX_ITEMS])
-        found += [one for one in converted if one is not None]
-    return found
+        items += [diagnostic for diagnostic in converted if diagnostic is not None]
+    return items
 
 
 def _converted(item: Any) -> Mapping[str, Any] | None:

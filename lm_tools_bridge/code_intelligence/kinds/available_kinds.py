@@ -62,7 +62,7 @@ class _Ways:
     @property
     def free(self) -> tuple[Setup, Candidate] | None:
         """The first that needs no trust."""
-        return next((one for one in self.all if not one[1].needs_trust), None)
+        return next((way for way in self.all if not way[1].needs_trust), None)
 
 
 class AvailableKinds:
@@ -85,11 +85,11 @@ class AvailableKinds:
 
     def known(self) -> Sequence[ServerSpecification]:
         """As `Kinds.known`."""
-        found: dict[str, ServerSpecification] = {}
+        kinds: dict[str, ServerSpecification] = {}
         for role in ROLES:
             for group in self.chosen(role, None):
-                found.update({kind.name: kind for kind in group})
-        return list(found.values())
+                kinds.update({kind.name: kind for kind in group})
+        return list(kinds.values())
 
     def chosen(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
         """As `Kinds.chosen`."""
@@ -97,9 +97,9 @@ class AvailableKinds:
         if not self.is_quick():
             self._check_disks(project)
         names = project.names if path is None else frozenset({path.suffix, path.name})
-        chosen = self._named | chosen_by(project.top, project.tables)
-        found = groups(role, names, chosen, self._current())
-        fitting = [[kind for kind in group if self._fits(kind, project)] for group in found]
+        preferred = self._named | chosen_by(project.top, project.tables)
+        alternatives = groups(role, names, preferred, self._current())
+        fitting = [[kind for kind in group if self._fits(kind, project)] for group in alternatives]
         return [group for group in fitting if group]
 
     def named(self, name: str) -> ServerSpecification | None:
@@ -108,8 +108,8 @@ class AvailableKinds:
 
     def find(self, specification: ServerSpecification) -> Found | Unavailable:
         """As `Kinds.find`."""
-        found = self.locate(specification)
-        return found.found if isinstance(found, Candidate) else found
+        candidate = self.locate(specification)
+        return candidate.found if isinstance(candidate, Candidate) else candidate
 
     def locate(self, specification: ServerSpecification) -> Candidate | Unavailable:
         """As `find`, with where the program is."""
@@ -128,25 +128,25 @@ class AvailableKinds:
     def languages_of(self, specification: ServerSpecification) -> Sequence[str]:
         """The ids of those of its languages that the project has."""
         names = self._languages.current().names
-        return sorted({one for name, one in specification.languages.items() if name in names})
+        return sorted({language for name, language in specification.languages.items() if name in names})
 
     def items(self) -> Sequence[TrustItem]:
         """What the user can trust: the best way to run each kind that the project needs.
 
         An item is optional where something else, or the same in another version, runs without it.
         """
-        found: dict[str, TrustItem] = {}
+        items: dict[str, TrustItem] = {}
         for role in ROLES:
             for group in self.chosen(role, None):
                 item = self._item_of(group)
-                if item is not None and (item.key not in found or found[item.key].is_optional):
-                    found[item.key] = item
+                if item is not None and (item.key not in items or items[item.key].is_optional):
+                    items[item.key] = item
         for kind in self._kinds.values():  # an entry in the project's own file is asked for in any case
             if kind.setups[0].is_projects and kind.disabled_in is None:
                 item = self._ways(kind).item
                 if item is not None:
-                    found.setdefault(item.key, item)
-        return list(found.values())
+                    items.setdefault(item.key, item)
+        return list(items.values())
 
     def _check_disks(self, project: Project) -> None:
         search = self._choices.search_path()
@@ -176,9 +176,9 @@ class AvailableKinds:
         return kind.without_trust if way is None else way[0].specification
 
     def _ways(self, kind: ConfiguredKind) -> _Ways:
-        found = [(setup, one) for setup in kind.setups for one in self._finder.candidates(setup)]
-        needs_trust = bool(found) and found[0][1].needs_trust
-        return _Ways(found, self._finder.item(*found[0]) if needs_trust else None)
+        ways = [(setup, candidate) for setup in kind.setups for candidate in self._finder.candidates(setup)]
+        needs_trust = bool(ways) and ways[0][1].needs_trust
+        return _Ways(ways, self._finder.item(*ways[0]) if needs_trust else None)
 
     def _way(self, ways: _Ways) -> tuple[Setup, Candidate] | None:
         """The best way that may be gone now."""
@@ -212,17 +212,18 @@ def _outline() -> Candidate | Unavailable:
         reason = f"tree-sitter is not installed; to add it: {command_adding('outline')}"
         return Unavailable(OUTLINE, "missing", reason)
     (command,) = OUTLINE.commands
-    found = Found(command, is_fenced=True)
-    return Candidate(found, Program(Path(command[0]), "extra", command), needs_trust=False)
+    return Candidate(
+        Found(command, is_fenced=True), Program(Path(command[0]), "extra", command), needs_trust=False
+    )
 
 
 def _everything(kinds: Iterable[ConfiguredKind]) -> Relevance:
     """The names that matter to any kind."""
-    found = Relevance()
+    relevance = Relevance()
     for kind in kinds:
         for setup in kind.setups:
-            found = found | relevance_of(setup.specification)
-    return found
+            relevance = relevance | relevance_of(setup.specification)
+    return relevance
 
 
 def available_kinds(

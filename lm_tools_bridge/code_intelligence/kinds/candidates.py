@@ -45,7 +45,7 @@ class CandidateFinder:
     search_path: Callable[[], str]
     _programs: ProgramFinder = field(init=False)
     _readers: Sequence[tuple[str, CommandFileReader]] = field(init=False)
-    _made: dict[str, TrustItem] = field(init=False, default_factory=dict)
+    _items: dict[str, TrustItem] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._programs = ProgramFinder(self.folders)
@@ -54,15 +54,15 @@ class CandidateFinder:
     def candidates(self, setup: Setup) -> list[Candidate]:
         """The ways to run a kind, best first; none if no program is there."""
         kind, entry = setup.specification, setup.entry
-        found = []
+        candidates = []
         for name, *arguments in kind.commands:
             for program in self._programs.find(name, self.search_path(), is_any=kind.check is not None):
                 command = (*program.command, *arguments)
                 needs_trust = (
                     program.origin == "project" or setup.is_projects or not kind.runs_nothing_of_the_project
                 )
-                found.append(Candidate(_found(command, entry, not needs_trust), program, needs_trust))
-        return found
+                candidates.append(Candidate(_found(command, entry, not needs_trust), program, needs_trust))
+        return candidates
 
     def item(self, setup: Setup, candidate: Candidate) -> TrustItem:
         """What the user trusts: the program, the files of the project in its command, and the entry."""
@@ -78,10 +78,10 @@ class CandidateFinder:
         if setup.is_projects and setup.entry is not None:
             facts |= _written(setup.entry, root)
         item = TrustItem(TRUST_PREFIX + kind.name, _title(setup, candidate), facts, files)
-        made = self._made.get(item.key)
-        if made == item:  # keeps its digest
-            return made
-        self._made[item.key] = item
+        same_item = self._items.get(item.key)
+        if same_item == item:  # keeps its digest
+            return same_item
+        self._items[item.key] = item
         return item
 
     def _files(self, command: tuple[str, ...], cwd: str) -> tuple[dict[str, str], dict[str, bytes]]:
@@ -89,11 +89,11 @@ class CandidateFinder:
         facts: dict[str, str] = {}
         files: dict[str, bytes] = {}
         for folder, reader in self._readers:
-            named = reader.named(command, cwd, "")
+            references = reader.named(command, cwd, "")
             # what lies in a further folder keeps its whole path: names there may be the same
             prefix = "" if folder == self._readers[0][0] else f"{folder}/"
-            facts |= {f"{prefix}{name}": path for name, path in named.facts.items()}
-            files |= {f"{prefix}{name}": content for name, content in named.files.items()}
+            facts |= {f"{prefix}{name}": path for name, path in references.facts.items()}
+            files |= {f"{prefix}{name}": content for name, content in references.files.items()}
         return facts, files
 
 

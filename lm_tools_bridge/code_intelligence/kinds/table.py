@@ -76,7 +76,7 @@ _CONFIGURED: Final[Mapping[str, tuple[str, ...]]] = {
 def groups(
     role: Role,
     names: frozenset[str],
-    chosen: frozenset[str],
+    preferred: frozenset[str],
     kinds: Mapping[str, ServerSpecification] = KINDS,
 ) -> list[list[ServerSpecification]]:
     """The groups for files with these suffixes or names, each with what the project chose first.
@@ -86,12 +86,12 @@ def groups(
     Args:
         role: what is asked.
         names: suffixes and names of files.
-        chosen: kinds that the project configures.
+        preferred: kinds that the project configures.
         kinds: all kinds as they are configured; those that are not in `KINDS` come first for symbols.
     """
     others = [kind for name, kind in kinds.items() if name not in KINDS and role in kind.roles]
     others = [kind for kind in others if names & kind.languages.keys()]
-    found: list[list[ServerSpecification]] = []
+    chains: list[list[ServerSpecification]] = []
     covered: set[str] = set()
     for group in _with_others(role, others):
         alternatives = [kinds[kind.name] for kind in group.kinds if kind is not OUTLINE]
@@ -100,25 +100,25 @@ def groups(
             continue
         handled = names & frozenset().union(*(kind.languages for kind in fitting))
         covered |= handled
-        fitting.sort(key=lambda kind: kind.name in KINDS and kind.name not in chosen)
+        fitting.sort(key=lambda kind: kind.name in KINDS and kind.name not in preferred)
         if role == "symbols" and handled & OUTLINE.languages.keys():
             fitting.append(OUTLINE)
-        found.append(fitting)
+        chains.append(fitting)
     if role == "symbols" and (names - covered) & OUTLINE.languages.keys():
-        found.append([OUTLINE])
-    return found
+        chains.append([OUTLINE])
+    return chains
 
 
 def _with_others(role: Role, others: Sequence[ServerSpecification]) -> list[Group]:
     """The groups for a role, with kinds of the configuration: first for symbols, beside others else."""
-    found = [group for group in GROUPS if group.role == role]
+    joined = [group for group in GROUPS if group.role == role]
     for kind in others:
-        at = next((at for at, group in enumerate(found) if group.shares_languages(kind)), None)
+        at = next((at for at, group in enumerate(joined) if group.shares_languages(kind)), None)
         if role == "symbols" and at is not None:
-            found[at] = Group((kind, *found[at].kinds), role)
+            joined[at] = Group((kind, *joined[at].kinds), role)
         else:
-            found.append(Group((kind,), role))
-    return found
+            joined.append(Group((kind,), role))
+    return joined
 
 
 def chosen_by(files: frozenset[str], tables: frozenset[str]) -> frozenset[str]:

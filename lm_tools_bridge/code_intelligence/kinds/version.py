@@ -58,5 +58,5 @@ def version_of(name: str, program: Sequence[str], environ: Mapping[str, str]) ->
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(ended.stdout[:_MAX_OUTPUT])
-    return None if found is None else found[0].decode("ascii", "replace")[:40]
+    version = _VERSION.search(ended.stdout[:_MAX_OUTPUT])
+    return None if version is None else version[0].decode("ascii", "replace")[:40]

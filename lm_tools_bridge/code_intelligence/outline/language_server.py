@@ -95,8 +95,8 @@ class OutlineServer:
         path = _path(uri)
         language = self._languages.get(uri) or LANGUAGES[path.suffix]
         text = self._documents.get(uri)
-        found = symbols_of(path.read_bytes() if text is None else text, grammar(language))
-        return [symbol.document_symbol() for symbol in found]
+        symbols = symbols_of(path.read_bytes() if text is None else text, grammar(language))
+        return [symbol.document_symbol() for symbol in symbols]
 
     def _project_symbols(self, params: Any) -> Sequence[Any]:
         opened = {str(_path(uri)): text for uri, text in self._documents.items()}

@@ -49,16 +49,16 @@ class ProjectSymbols:
             query: part of a name; empty for all.
             opened: the texts that count instead of the files', by path.
         """
-        wanted = query.casefold()
-        found: list[dict[str, Any]] = []
+        part = query.casefold()
+        matches: list[dict[str, Any]] = []
         for path in self._files():
             for symbol in self._symbols(path, query, opened.get(path)):
-                for container, one in symbol.with_containers():
-                    if wanted in one.name.casefold():
-                        found.append(_information(one, container, path))
-                        if len(found) >= MAX_RESULTS:
-                            return found
-        return found
+                for container, inner in symbol.with_containers():
+                    if part in inner.name.casefold():
+                        matches.append(_information(inner, container, path))
+                        if len(matches) >= MAX_RESULTS:
+                            return matches
+        return matches
 
     def _files(self) -> Iterator[str]:
         left = MAX_FILES
@@ -87,19 +87,19 @@ class ProjectSymbols:
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
                 return ()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-            known = self._known.pop(path, None)
-            if known is None or known.stamp != stamp:
+            entry = self._known.pop(path, None)
+            if entry is None or entry.stamp != stamp:
                 text = Path(path).read_bytes()
                 if query.isascii() and query.lower().encode() not in text.lower():
                     return ()  # much faster than parsing it
-                known = _Known(stamp, self._parsed(path, text))
+                entry = _Known(stamp, self._parsed(path, text))
         except OSError:
             return ()
-        self._keep(path, known)
-        return known.symbols
+        self._keep(path, entry)
+        return entry.symbols
 
-    def _keep(self, path: str, known: _Known) -> None:
-        self._known[path] = known
+    def _keep(self, path: str, entry: _Known) -> None:
+        self._known[path] = entry
         if len(self._known) > MAX_KEPT:
             del self._known[next(iter(self._known))]
 
@@ -109,9 +109,9 @@ class ProjectSymbols:
 
 
 def _information(symbol: Symbol, container: str, path: str) -> dict[str, Any]:
-    found = {
+    members = {
         "name": symbol.name,
         "kind": symbol.kind,
         "location": {"uri": to_uri(Path(path)), "range": span(symbol.name_start, symbol.name_end)},
     }
-    return {**found, "containerName": container} if container else found
+    return {**members, "containerName": container} if container else members

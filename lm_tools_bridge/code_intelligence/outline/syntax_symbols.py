@@ -74,14 +74,19 @@ def symbols_of(text: bytes, grammar: Grammar) -> Sequence[Symbol]:
     from tree_sitter import QueryCursor
 
     root = grammar.parser.parse(text).root_node
-    found: dict[tuple[int, int], Symbol] = {}  # by the place of the name: patterns overlap
+    definitions: dict[tuple[int, int], Symbol] = {}  # by the place of the name: patterns overlap
     for _, captures in QueryCursor(grammar.query).matches(root):
         symbol = _symbol(captures)
         if symbol is not None:
-            found.setdefault(symbol.name_start, symbol)
-        if len(found) >= MAX_SYMBOLS:
+            definitions.setdefault(symbol.name_start, symbol)
+        if len(definitions) >= MAX_SYMBOLS:
             break
-    return _nested(sorted(found.values(), key=lambda one: (one.start, [-place for place in one.end])))
+    return _nested(
+        sorted(
+            definitions.values(),
+            key=lambda definition: (definition.start, [-place for place in definition.end]),
+        )
+    )
 
 
 def _symbol(captures: Mapping[str, Sequence[Node]]) -> Symbol | None:

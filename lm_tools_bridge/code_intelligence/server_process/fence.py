@@ -61,15 +61,15 @@ class Fence:
 
 def _caches(launch: Launch) -> list[Path]:
     """The folders that keep what the server computed, made where they are missing."""
-    kind, found = launch.specification, []
+    kind, caches = launch.specification, []
     if home := launch.command.env.get("HOME"):
         for cache in (Path(home, ".cache", name) for name in kind.caches):
             with suppress(OSError):
                 cache.mkdir(parents=True, exist_ok=True)
-                found.append(Path(os.path.realpath(cache)))
+                caches.append(Path(os.path.realpath(cache)))
     if kind.project_cache:
-        found += [folder / kind.project_cache for folder in launch.folders if _has_cache(folder, launch)]
-    return found
+        caches += [folder / kind.project_cache for folder in launch.folders if _has_cache(folder, launch)]
+    return caches
 
 
 def _has_cache(folder: Path, launch: Launch) -> bool:

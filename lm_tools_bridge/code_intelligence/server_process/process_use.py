@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def memory_use(pid: int) -> int | None:
     """Resident bytes of a process and its descendants; None if it is gone. Blocks for some milliseconds."""
-    found = _each(pid, lambda process: float(process.memory_info().rss))
-    return int(sum(found)) if found else None
+    sizes = _each(pid, lambda process: float(process.memory_info().rss))
+    return int(sum(sizes)) if sizes else None
 
 
 def processor_time(pid: int) -> float:
@@ -25,10 +25,10 @@ def _each(pid: int, measure: Callable[[psutil.Process], float]) -> list[float]:
     """What is measured of each; those that have ended meanwhile are left out."""
     import psutil  # most workspaces start no language server
 
-    found: list[float] = []
+    measures: list[float] = []
     with suppress(psutil.Error):
         process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
+        for member in (process, *process.children(recursive=True)):
             with suppress(psutil.Error):
-                found.append(measure(one))
-    return found
+                measures.append(measure(member))
+    return measures

@@ -65,15 +65,15 @@ class ServerCapabilities:
     """
 
     def __init__(self, result: Any) -> None:
-        found = result.get("capabilities") if isinstance(result, Mapping) else None
-        self._static: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+        capabilities = result.get("capabilities") if isinstance(result, Mapping) else None
+        self._static: Mapping[str, Any] = capabilities if isinstance(capabilities, Mapping) else {}
         self._registered: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     @property
     def encoding(self) -> PositionEncoding:
         """The unit of its positions; UTF-16 if it did not choose one."""
-        chosen = self._static.get("positionEncoding")
-        return _ENCODINGS.get(chosen, "utf-16") if isinstance(chosen, str) else "utf-16"
+        encoding = self._static.get("positionEncoding")
+        return _ENCODINGS.get(encoding, "utf-16") if isinstance(encoding, str) else "utf-16"
 
     @property
     def current(self) -> Mapping[str, Any]:
@@ -103,18 +103,22 @@ class ServerCapabilities:
 
     def register(self, params: Any) -> None:
         """Take the parameters of `client/registerCapability`; what cannot be understood is left out."""
-        for one in _items(params, "registrations"):
-            identity, method, options = one.get("id"), one.get("method"), one.get("registerOptions")
-            known = identity in self._registered if isinstance(identity, str) else False
+        for registration in _items(params, "registrations"):
+            identity, method, options = (
+                registration.get("id"),
+                registration.get("method"),
+                registration.get("registerOptions"),
+            )
+            is_known = identity in self._registered if isinstance(identity, str) else False
             if not isinstance(identity, str) or not isinstance(method, str):
                 continue
-            if known or len(self._registered) < MAX_REGISTRATIONS:
+            if is_known or len(self._registered) < MAX_REGISTRATIONS:
                 self._registered[identity] = method, options if isinstance(options, Mapping) else {}
 
     def unregister(self, params: Any) -> None:
         """Take the parameters of `client/unregisterCapability`."""
-        for one in _items(params, "unregisterations"):  # the specification misspells it
-            if isinstance(identity := one.get("id"), str):
+        for registration in _items(params, "unregisterations"):  # the specification misspells it
+            if isinstance(identity := registration.get("id"), str):
                 self._registered.pop(identity, None)
 
 
@@ -126,7 +130,7 @@ def version_in(result: Any) -> str | None:
 
 
 def _items(params: Any, name: str) -> Sequence[Mapping[str, Any]]:
-    listed = params.get(name) if isinstance(params, Mapping) else None
-    if not isinstance(listed, list):
+    items = params.get(name) if isinstance(params, Mapping) else None
+    if not isinstance(items, list):
         return []
-    return [one for one in listed if isinstance(one, Mapping)]
+    return [item for item in items if isinstance(item, Mapping)]

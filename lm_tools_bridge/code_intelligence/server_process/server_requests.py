@@ -80,9 +80,9 @@ class ServerRequests:
             return self._settings
         if section in self._settings:
             return self._settings[section]
-        found: Any = self._settings
+        value: Any = self._settings
         for part in section.split("."):
-            if not isinstance(found, Mapping) or part not in found:
+            if not isinstance(value, Mapping) or part not in value:
                 return None
-            found = found[part]
-        return found
+            value = value[part]
+        return value

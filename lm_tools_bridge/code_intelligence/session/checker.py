@@ -124,9 +124,9 @@ class Checker:
         await self.tell_changes()
         freshness = await self.ready(wait_s)
         files = () if self._known is None else self._known.result.files
-        wanted = None if paths is None else frozenset(paths)
-        found = [file for file in files if wanted is None or file.path in wanted]
-        return DiagnosticsAnswer(found, freshness)
+        chosen_paths = None if paths is None else frozenset(paths)
+        chosen_files = [file for file in files if chosen_paths is None or file.path in chosen_paths]
+        return DiagnosticsAnswer(chosen_files, freshness)
 
     def freshness(self) -> Freshness:
         """How far the last result can be trusted."""
@@ -136,11 +136,11 @@ class Checker:
             return Freshness(self._name, "stale", self._trouble)
         if not self._is_current:
             return Freshness(self._name, "stale", _OLD)
-        known = self._known.result.freshness
-        if known.state == "fresh" and self._is_cut:
+        freshness = self._known.result.freshness
+        if freshness.state == "fresh" and self._is_cut:
             reason = "the project has more files than are looked at; changes of the others are not noticed"
             return Freshness(self._name, "partial", reason)
-        return known
+        return freshness
 
     def status(self) -> ServerStatus:
         """Where it stands."""

@@ -42,35 +42,35 @@ class Output:
 
 def _mypy(text: str) -> Found:
     """One JSON object a line; columns count from 0, and -1 stands for none."""
-    for one in _objects(text):
-        start = (_number(one.get("line"), 1) - 1, max(0, _number(one.get("column"), 0)))
-        severity = _SEVERITIES.get(str(one.get("severity")), ERROR)
-        hint = one.get("hint")
-        message = f"{one.get('message')}{f' {hint}' if isinstance(hint, str) else ''}"
-        yield str(one.get("file")), _diagnostic(start, start, severity, message, one.get("code"))
+    for item in _objects(text):
+        start = (_number(item.get("line"), 1) - 1, max(0, _number(item.get("column"), 0)))
+        severity = _SEVERITIES.get(str(item.get("severity")), ERROR)
+        hint = item.get("hint")
+        message = f"{item.get('message')}{f' {hint}' if isinstance(hint, str) else ''}"
+        yield str(item.get("file")), _diagnostic(start, start, severity, message, item.get("code"))
 
 
 def _tsc(text: str) -> Found:
     for line in text.splitlines():
-        if found := _TSC_LINE.fullmatch(line.rstrip()):
-            start = (int(found["line"]) - 1, int(found["column"]) - 1)
-            severity, code = _SEVERITIES[found["level"]], int(found["code"][2:])
-            yield found["path"], _diagnostic(start, start, severity, found["text"], code)
+        if match := _TSC_LINE.fullmatch(line.rstrip()):
+            start = (int(match["line"]) - 1, int(match["column"]) - 1)
+            severity, code = _SEVERITIES[match["level"]], int(match["code"][2:])
+            yield match["path"], _diagnostic(start, start, severity, match["text"], code)
 
 
 def _eslint(text: str) -> Found:
     """A JSON array of files; lines and columns count from 1."""
     for file in _list(_loaded(text)):
-        for one in _list(file.get("messages")):
-            start = (_number(one.get("line"), 1) - 1, _number(one.get("column"), 1) - 1)
+        for item in _list(file.get("messages")):
+            start = (_number(item.get("line"), 1) - 1, _number(item.get("column"), 1) - 1)
             end = (
-                _number(one.get("endLine"), start[0] + 1) - 1,
-                _number(one.get("endColumn"), start[1] + 1) - 1,
+                _number(item.get("endLine"), start[0] + 1) - 1,
+                _number(item.get("endColumn"), start[1] + 1) - 1,
             )
-            severity = ERROR if one.get("severity") == 2 else WARNING
+            severity = ERROR if item.get("severity") == 2 else WARNING
             yield (
                 str(file.get("filePath")),
-                _diagnostic(start, end, severity, str(one.get("message")), one.get("ruleId")),
+                _diagnostic(start, end, severity, str(item.get("message")), item.get("ruleId")),
             )
 
 
@@ -87,15 +87,15 @@ def _cargo(text: str) -> Found:
             if severity is not None and span.get("is_primary") is True:
                 start = (_number(span.get("line_start"), 1) - 1, _number(span.get("column_start"), 1) - 1)
                 end = (_number(span.get("line_end"), 1) - 1, _number(span.get("column_end"), 1) - 1)
-                said = str(message.get("message"))
-                yield str(span.get("file_name")), _diagnostic(start, end, severity, said, code)
+                words = str(message.get("message"))
+                yield str(span.get("file_name")), _diagnostic(start, end, severity, words, code)
 
 
 def _go_vet(text: str) -> Found:
     for line in text.splitlines():
-        if found := _GO_LINE.fullmatch(line.rstrip()):
-            start = (int(found["line"]) - 1, int(found["column"] or 1) - 1)
-            yield found["path"], _diagnostic(start, start, ERROR, found["text"], None)
+        if match := _GO_LINE.fullmatch(line.rstrip()):
+            start = (int(match["line"]) - 1, int(match["column"] or 1) - 1)
+            yield match["path"], _diagnostic(start, start, ERROR, match["text"], None)
 
 
 OUTPUTS: Final[Mapping[CheckFormat, Output]] = {
@@ -116,19 +116,23 @@ def diagnostics(output: Output, text: str, source: str, root: Path) -> dict[Path
         source: the diagnostics' `source`.
         root: the folder it ran in.
     """
-    found: dict[Path, list[Mapping[str, Any]]] = {}
+    by_path: dict[Path, list[Mapping[str, Any]]] = {}
     for path, diagnostic in output.read(text):
         if path and "\0" not in path:
-            found.setdefault(root / path, []).append({**diagnostic, "source": source})
-    return found
+            by_path.setdefault(root / path, []).append({**diagnostic, "source": source})
+    return by_path
 
 
 def _diagnostic(
     start: tuple[int, int], end: tuple[int, int], severity: int, message: str, code: Any
 ) -> Mapping[str, Any]:
-    first, last = (_position(*one) for one in (start, max(start, end)))
-    said: dict[str, Any] = {"range": {"start": first, "end": last}, "severity": severity, "message": message}
-    return said if code is None else {**said, "code": code}
+    first, last = (_position(*place) for place in (start, max(start, end)))
+    members: dict[str, Any] = {
+        "range": {"start": first, "end": last},
+        "severity": severity,
+        "message": message,
+    }
+    return members if code is None else {**members, "code": code}
 
 
 def _position(line: int, character: int) -> Mapping[str, int]:
@@ -154,4 +158,4 @@ def _loaded(text: str) -> Any:
 
 
 def _list(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

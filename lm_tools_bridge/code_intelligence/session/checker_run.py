@@ -68,24 +68,24 @@ async def check_project(launch: Launch, check: Check, deadline_s: float = DEADLI
 
 
 async def _run(launch: Launch, more: tuple[str, ...]) -> _Ended:
-    kept = bytearray()
+    output = bytearray()
 
     def consume(chunk: bytes) -> bool:
-        kept.extend(chunk)
-        return len(kept) <= MAX_OUTPUT
+        output.extend(chunk)
+        return len(output) <= MAX_OUTPUT
 
     command = launch.command
     environ = {**command.env, **_QUIET}
     ended: Exit = await run([*command.argv, *more], Path(command.cwd), consume, environ=environ)
-    return _Ended(ended.code, kept[:MAX_OUTPUT].decode("utf-8", "replace"), ended.stderr)
+    return _Ended(ended.code, output[:MAX_OUTPUT].decode("utf-8", "replace"), ended.stderr)
 
 
 def _result(launch: Launch, check: Check, ended: _Ended) -> Result:
     """Read the output, and the files that it names. Blocks."""
     output, name = OUTPUTS[check.format], launch.specification.name
     text = ended.stderr if output.on_stderr else ended.output
-    found = diagnostics(output, text, check.format, Path(launch.command.cwd))
-    files = [_with_text(path, items) for path, items in found.items()]
+    by_path = diagnostics(output, text, check.format, Path(launch.command.cwd))
+    files = [_with_text(path, items) for path, items in by_path.items()]
     freshness = _freshness(launch, check, ended, bool(files))
     unseen = _unseen(launch, check) if freshness.state == "fresh" else ""
     return Result(files, Freshness(name, "partial", unseen) if unseen else freshness)

@@ -84,8 +84,8 @@ class ServerPool:
         kind = self._kinds.named(name)
         if kind is None:
             return None
-        found = self._kinds.find(kind)
-        return found if isinstance(found, Unavailable) else kind
+        program = self._kinds.find(kind)
+        return program if isinstance(program, Unavailable) else kind
 
     def status(self) -> Sequence[ServerStatus]:
         """As `LanguageServers.status`."""
@@ -122,7 +122,7 @@ class ServerPool:
         """As `LanguageServers.close`."""
         self._closed = True
         running: list[ServerSupervisor | Checker] = [*self._supervisors.values(), *self._checkers.values()]
-        await asyncio.gather(*(one.close() for one in running))
+        await asyncio.gather(*(process.close() for process in running))
 
     async def _first_of_each(self, role: Role, path: Path | None) -> list[LanguageServer | Unavailable]:
         """All groups at once, so that a slow server delays no other."""
@@ -133,8 +133,8 @@ class ServerPool:
             groups = await asyncio.to_thread(self._look, role, path)
         if len(groups) == 1:
             return await self._first(*groups[0], environment)
-        found = await asyncio.gather(*(self._first(group, best, environment) for group, best in groups))
-        return [one for part in found for one in part]
+        lists = await asyncio.gather(*(self._first(group, best, environment) for group, best in groups))
+        return [each for part in lists for each in part]
 
     def _look(
         self, role: Role, path: Path | None
@@ -151,31 +151,31 @@ class ServerPool:
         """The first kind of a group that runs, and why better ones do not; all reasons if none does."""
         reasons: list[LanguageServer | Unavailable] = []
         for kind in group:
-            found = best if kind is group[0] else await asyncio.to_thread(self._kinds.find, kind)
-            obtained = await self._obtain(kind, found, environment)
+            program = best if kind is group[0] else await asyncio.to_thread(self._kinds.find, kind)
+            obtained = await self._obtain(kind, program, environment)
             if not isinstance(obtained, Unavailable):
-                return [obtained, *(one for one in reasons if _matters(one, kind))]
+                return [obtained, *(reason for reason in reasons if _matters(reason, kind))]
             reasons.append(obtained)
         return reasons
 
     async def _obtain(
-        self, kind: ServerSpecification, found: Found | Unavailable, environment: Mapping[str, str]
+        self, kind: ServerSpecification, program: Found | Unavailable, environment: Mapping[str, str]
     ) -> LanguageServer | Unavailable:
         if self._closed:
             return Unavailable(kind, "failed", f"{kind.name} was stopped")
-        if kind.check is not None and not isinstance(found, Unavailable):
-            return await self._checker(kind.check, self._launch(kind, found, environment))
+        if kind.check is not None and not isinstance(program, Unavailable):
+            return await self._checker(kind.check, self._launch(kind, program, environment))
         supervisor = self._supervisors.get(kind.name)
-        if isinstance(found, Unavailable):
+        if isinstance(program, Unavailable):
             if supervisor is not None:
                 supervisor.stop()  # e.g. it is no longer trusted
             if (checker := self._checkers.pop(kind.name, None)) is not None:
                 await checker.close()
-            return found
+            return program
         if supervisor is None:
             supervisor = self._supervisors[kind.name] = self._make_supervisor(kind.name)
         try:
-            return await self._told(supervisor, self._launch(kind, found, environment))
+            return await self._told(supervisor, self._launch(kind, program, environment))
         except ServerGone as failure:
             return Unavailable(kind, "failed", str(failure))
         except (RequestFailed, RequestTimedOut) as failure:
@@ -198,27 +198,27 @@ class ServerPool:
     async def _checker(self, check: Check, launch: Launch) -> Checker:
         """The checker of this launch; one that was made for another, e.g. another version, ends."""
         name = launch.specification.name
-        known = self._checkers.get(name)
-        if known is None or known.launch != launch:
+        former = self._checkers.get(name)
+        if former is None or former.launch != launch:
             self._checkers[name] = Checker(launch, check, self._watch)
-            if known is not None:
-                await known.close()
+            if former is not None:
+                await former.close()
         checker = self._checkers[name]
         await checker.tell_changes()
         return checker
 
-    def _launch(self, kind: ServerSpecification, found: Found, environment: Mapping[str, str]) -> Launch:
+    def _launch(self, kind: ServerSpecification, program: Found, environment: Mapping[str, str]) -> Launch:
         folders = self._context.folders
-        command = Command(found.argv, {**environment, **found.env}, str(found.cwd or folders[0]))
+        command = Command(program.argv, {**environment, **program.env}, str(program.cwd or folders[0]))
         return Launch(
             kind,
             command,
             folders,
             self._context.version,
-            (*self._context.hidden(), *found.env.values()),
-            memory_limit_bytes=found.memory_limit_bytes,
-            idle_s=found.idle_s,
-            is_fenced=found.is_fenced,
+            (*self._context.hidden(), *program.env.values()),
+            memory_limit_bytes=program.memory_limit_bytes,
+            idle_s=program.idle_s,
+            is_fenced=program.is_fenced,
         )
 
 

@@ -75,8 +75,8 @@ class WatchedFilesNotice:
 
     def _read_late(self, changes: Changes) -> list[str]:
         kind = self._peer.specification
-        found = (*changes.changed, *changes.created) if kind.opens_changed else ()
-        return [path for path in found if is_source(Path(path), kind)]
+        paths = (*changes.changed, *changes.created) if kind.opens_changed else ()
+        return [path for path in paths if is_source(Path(path), kind)]
 
     def lagging(self) -> int:
         """Servers of this kind show nothing."""

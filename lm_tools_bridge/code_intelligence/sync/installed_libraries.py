@@ -55,7 +55,7 @@ class InstalledLibraries:
 
 def _state(folders: Sequence[Path], patterns: Sequence[str]) -> State:
     """Times and inodes of what is there. Blocks."""
-    found = {}
+    states = {}
     for folder in folders:
         for pattern in patterns:
             for path in folder.glob(pattern) if "*" in pattern else (folder / pattern,):
@@ -63,5 +63,5 @@ def _state(folders: Sequence[Path], patterns: Sequence[str]) -> State:
                     status = path.stat()
                 except OSError:
                     continue
-                found[str(path)] = (status.st_mtime_ns, status.st_ino)
-    return found
+                states[str(path)] = (status.st_mtime_ns, status.st_ino)
+    return states

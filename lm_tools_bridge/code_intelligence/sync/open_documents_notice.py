@@ -82,8 +82,8 @@ class OpenDocumentsNotice:
     def lagging(self) -> int:
         """As `ChangeNotice.lagging`; a compilation database that is to be read again counts as a file."""
         for path in tuple(self._late):
-            found = self._publications.get(path)
-            if found is not None and (found.version or 0) >= self._late[path]:
+            publication = self._publications.get(path)
+            if publication is not None and (publication.version or 0) >= self._late[path]:
                 del self._late[path]
         under_way = len(self._waiting) + len(self._in_work) + (self._reread_at is not None)
         return under_way + len(self._late)
@@ -141,10 +141,10 @@ class OpenDocumentsNotice:
             self._publications.forget(path)
 
     async def _published(self, document: Document) -> None:
-        found = await self._publications.wait(
-            document.path, lambda one: one.version == document.version, self._publish_s
+        publication = await self._publications.wait(
+            document.path, lambda each: each.version == document.version, self._publish_s
         )
-        if found is None:
+        if publication is None:
             self._late[document.path] = document.version
 
     async def _recheck_includers(self) -> None:
@@ -158,11 +158,13 @@ class OpenDocumentsNotice:
     async def _settled(self) -> None:
         """Wait until clangd has been idle for a moment."""
         loop = asyncio.get_running_loop()
-        until, idle_since, seen = loop.time() + SETTLE_S, loop.time(), self._publications.last_number
+        until, idle_since, last_number = loop.time() + SETTLE_S, loop.time(), self._publications.last_number
         while loop.time() < until and loop.time() - idle_since < self._quiet_s:
             await asyncio.sleep(self._quiet_s / 8)
-            if self._publications.last_number != seen or self._publications.is_busy(self._documents.paths()):
-                idle_since, seen = loop.time(), self._publications.last_number
+            if self._publications.last_number != last_number or self._publications.is_busy(
+                self._documents.paths()
+            ):
+                idle_since, last_number = loop.time(), self._publications.last_number
 
     async def _reread(self, at: float) -> None:
         """Let clangd look at its compilation database again: a new version of a file needs its command.

@@ -61,11 +61,11 @@ class ProjectDefinition:
         names = self._names | self._specification.restarts_for
         if not names or (changes is not None and not changes.touches(names)):
             return
-        found = [path for path in snapshot.files if _name(path) in self._names]
-        self._are_there = bool(found)
+        definitions = [path for path in snapshot.files if _name(path) in self._names]
+        self._are_there = bool(definitions)
         self._are_flags_there = any(_name(path) in names for path in snapshot.files)
         if DATABASE in self._names:
-            was_broken, self.broken = self.broken, await asyncio.to_thread(_broken, found)
+            was_broken, self.broken = self.broken, await asyncio.to_thread(_broken, definitions)
             if was_broken and not self.broken and changes is not None:
                 raise ServerOutdated(f"{self._specification.name} is started again: {DATABASE} was mended")
 
@@ -77,7 +77,7 @@ class ProjectDefinition:
         """Why errors in these files may be none; empty if there is no doubt."""
         if self._are_flags_there or DATABASE not in self._names:
             return ""
-        codes = (one.get("code") for file in files for one in file.diagnostics)
+        codes = (diagnostic.get("code") for file in files for diagnostic in file.diagnostics)
         return _NOT_FOUND if any(code == "pp_file_not_found" for code in codes) else ""
 
 

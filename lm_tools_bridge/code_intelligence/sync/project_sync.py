@@ -118,14 +118,14 @@ class FollowedProject:
         deadline = self._loop.time() + wait_s
         await self._give_first_file()
         await self._notice.caught_up(deadline - self._loop.time())
-        told: Freshness | None = None
+        reported_state: Freshness | None = None
         while (state := self.freshness()).state in {"indexing", "stale"}:
             now = self._loop.time()
             if now >= deadline:
                 break
-            if progress is not None and state != told:
+            if progress is not None and state != reported_state:
                 await progress(state.done or 0, state.total, state.text())
-                told = state
+                reported_state = state
             turn = self._readiness.changes_at(now) or deadline
             await asyncio.sleep(max(0.0, min(POLL_S, deadline - now, max(turn - now, 0.01))))
         return state
@@ -160,7 +160,7 @@ class FollowedProject:
         return self._limited(readiness, self._stale())
 
     def _limited(self, freshness: Freshness, *others: Freshness | None) -> Freshness:
-        parts = [freshness, *(one for one in others if one is not None)]
+        parts = [freshness, *(other for other in others if other is not None)]
         limiting = worst(parts) or freshness
         limits = self._peer.specification.limits
         if limiting.state in {"fresh", "partial"} and (broken := self._definition.broken):
@@ -230,8 +230,8 @@ class FollowedProject:
         self._trouble = ""
         # a file that was created, opened and deleted between two looks was in neither; others lie elsewhere
         more = await self._documents.changed_on_disk(look.snapshot.files)
-        told = set(look.changes.deleted)
-        changes = look.changes.with_files(more[0], (path for path in more[1] if path not in told))
+        deleted = set(look.changes.deleted)
+        changes = look.changes.with_files(more[0], (path for path in more[1] if path not in deleted))
         if self._peer.specification.changes == "watched-files" and (look.snapshot.links or self._links()):
             changes = changes.with_aliases(self._snapshot or look.snapshot, look.snapshot)
         if changes:

@@ -51,9 +51,9 @@ class Waiting:
         """Progress of one server, as notifications to the caller; their number always rises."""
         started = asyncio.get_running_loop().time()
 
-        async def report(done: float, total: float | None, message: str) -> None:
+        async def report(progress: float, total: float | None, message: str) -> None:
             passed = asyncio.get_running_loop().time() - started
-            counted = "" if total is None else f" ({done:g} of {total:g})"
+            counted = "" if total is None else f" ({progress:g} of {total:g})"
             await self.context.progress(
                 round(passed, 3), self.seconds or None, clean_text(f"{name}: {message}{counted}")
             )
@@ -62,26 +62,27 @@ class Waiting:
 
 
 def split(
-    found: Sequence[LanguageServer | Unavailable],
+    servers: Sequence[LanguageServer | Unavailable],
 ) -> tuple[list[LanguageServer], list[Unavailable]]:
     """The servers that run, and the kinds that do not."""
-    running = [one for one in found if not isinstance(one, Unavailable)]
-    return running, [one for one in found if isinstance(one, Unavailable)]
+    running = [server for server in servers if not isinstance(server, Unavailable)]
+    return running, [server for server in servers if isinstance(server, Unavailable)]
 
 
 def unavailable_members(unavailable: Sequence[Unavailable]) -> list[dict[str, str]]:
     """What `structuredContent` says of the kinds that do not run."""
     return [
-        {"provider": one.specification.name, "state": one.state, "reason": clean_text(one.reason)}
-        for one in unavailable
+        {"provider": server.specification.name, "state": server.state, "reason": clean_text(server.reason)}
+        for server in unavailable
     ]
 
 
 def freshness_lines(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> list[str]:
     """The same for a tool's text."""
-    told = [f"freshness: {one.text()}" for one in parts]
-    return told + [
-        f"unavailable: {one.specification.name}: {one.state}: {clean_text(one.reason)}" for one in unavailable
+    lines = [f"freshness: {each.text()}" for each in parts]
+    return lines + [
+        f"unavailable: {each.specification.name}: {each.state}: {clean_text(each.reason)}"
+        for each in unavailable
     ]
 
 
@@ -97,8 +98,10 @@ def no_server(unavailable: Sequence[Unavailable], about: str) -> ToolError:
 
 def reasons(unavailable: Sequence[Unavailable]) -> str:
     """Why these kinds do not run, with what would help, for an error's text."""
-    told = "; ".join(f"{one.specification.name}: {clean_text(one.reason)}" for one in unavailable)
-    return told + (_UNTIL_TRUSTED if any(one.state == "untrusted" for one in unavailable) else "")
+    sentences = "; ".join(
+        f"{server.specification.name}: {clean_text(server.reason)}" for server in unavailable
+    )
+    return sentences + (_UNTIL_TRUSTED if any(server.state == "untrusted" for server in unavailable) else "")
 
 
 async def ask_all(
@@ -156,5 +159,5 @@ async def _settled(server: LanguageServer, work: Work[T], first: Part[T], until:
 
 def list_of(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a result that is a list, an object or null; anything else of a server is left out."""
-    listed = value if isinstance(value, list) else [value]
-    return [one for one in listed if isinstance(one, Mapping)]
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, Mapping)]

@@ -60,18 +60,18 @@ async def changed_files(
         InvalidArguments: the project has no commits to compare with.
         ToolError: git failed.
     """
-    found: set[Path] = set()
+    changed: set[Path] = set()
     if since == "session":
-        listed = await find_files(workspace, Where("", _POINTER), MAX_SEEN, SearchSettings(environ=environ))
-        newer = await asyncio.to_thread(lambda: [path for path in listed.items if _is_newer(path, opened_at)])
-        return _bounded(set(newer), partial=listed.capped)
+        files = await find_files(workspace, Where("", _POINTER), MAX_SEEN, SearchSettings(environ=environ))
+        newer = await asyncio.to_thread(lambda: [path for path in files.items if _is_newer(path, opened_at)])
+        return _bounded(set(newer), partial=files.capped)
     for folder in workspace.folders:
-        found.update(await _since_head(workspace, folder, environ))
-    return _bounded(found, partial=False)
+        changed.update(await _since_head(workspace, folder, environ))
+    return _bounded(changed, partial=False)
 
 
-def _bounded(found: set[Path], *, partial: bool) -> ChangedFiles:
-    paths = sorted(found)
+def _bounded(files: set[Path], *, partial: bool) -> ChangedFiles:
+    paths = sorted(files)
     return ChangedFiles(tuple(paths[:MAX_FILES]), partial or len(paths) > MAX_FILES)
 
 
@@ -134,13 +134,13 @@ class _Git:
 
     async def run(self, settings: Mapping[str, str], *arguments: str) -> tuple[bytes, Exit]:
         """The output of one command, which runs with these settings on top of all others."""
-        output, given = bytearray(), {**_OFF, **settings}
+        output, all_settings = bytearray(), {**_OFF, **settings}
         variables = {
             **self.environ,
             **_VARIABLES,
-            "GIT_CONFIG_COUNT": str(len(given)),
-            **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(given)},
-            **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(given.values())},
+            "GIT_CONFIG_COUNT": str(len(all_settings)),
+            **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(all_settings)},
+            **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(all_settings.values())},
         }
         command = (self.program, *arguments)
         try:

@@ -56,21 +56,21 @@ class Diagnostic:
 
     def text(self) -> str:
         """As one line of the text."""
-        said = f"[{SEVERITIES[self.severity]}] {spans.text(self.span)}"
-        said += f" source={self.source}" if self.source is not None else ""
-        said += f" code={self.code}" if self.code is not None else ""
-        return f"{said} {self.message}"
+        head = f"[{SEVERITIES[self.severity]}] {spans.text(self.span)}"
+        head += f" source={self.source}" if self.source is not None else ""
+        head += f" code={self.code}" if self.code is not None else ""
+        return f"{head} {self.message}"
 
     def _preview(self) -> dict[str, Any]:
         start, end = self.span.start.line, self.span.end.line
         if self.lines is None or start > len(self.lines):
             return {"preview": "", "previewUnavailable": True, "previewTruncated": False}
-        shown = self.lines[start - 1 : min(end, start - 1 + MAX_PREVIEW_LINES)]
-        cut = [line[:MAX_PREVIEW_WIDTH] for line in shown]
+        lines = self.lines[start - 1 : min(end, start - 1 + MAX_PREVIEW_LINES)]
+        cut = [line[:MAX_PREVIEW_WIDTH] for line in lines]
         return {
             "preview": "\n".join(cut),
             "previewUnavailable": False,
-            "previewTruncated": end - start >= MAX_PREVIEW_LINES or cut != list(shown),
+            "previewTruncated": end - start >= MAX_PREVIEW_LINES or cut != list(lines),
         }
 
 
@@ -91,11 +91,11 @@ def diagnostics_of(
 
 def _diagnostic(raw: Mapping[str, Any], file: FileDiagnostics, span: Span, texts: Texts) -> Diagnostic:
     severity, code, source = raw.get("severity"), raw.get("code"), raw.get("source")
-    known = isinstance(severity, int) and 1 <= severity <= len(SEVERITIES)
+    is_known = isinstance(severity, int) and 1 <= severity <= len(SEVERITIES)
     tags, message = raw.get("tags"), _message(raw.get("message"))
     return Diagnostic(
         file.path,
-        int(severity or 1) - 1 if known else 0,
+        int(severity or 1) - 1 if is_known else 0,
         span,
         message if texts.may_say(message, [file.path]) else WITHHELD,
         source if isinstance(source, str) and source else None,
@@ -113,9 +113,9 @@ def _message(value: Any) -> str:
     return " ".join(text.split())[:MAX_MESSAGE] if isinstance(text, str) else ""
 
 
-def merged(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def merged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """All diagnostics in order, each once."""
-    known: dict[tuple[Any, ...], Diagnostic] = {}
-    for one in found:
-        known.setdefault(one.identity, one)
-    return sorted(known.values(), key=lambda one: one.order)
+    by_identity: dict[tuple[Any, ...], Diagnostic] = {}
+    for diagnostic in diagnostics:
+        by_identity.setdefault(diagnostic.identity, diagnostic)
+    return sorted(by_identity.values(), key=lambda diagnostic: diagnostic.order)

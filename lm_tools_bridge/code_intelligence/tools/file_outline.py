@@ -31,7 +31,7 @@ async def call(
     """
     path = await asyncio.to_thread(workplace.file, arguments["filePath"])
     running, unavailable = asking.split(await workplace.servers.for_file(path, "symbols"))
-    servers = [one for one in running if one.supports(OUTLINE)]
+    servers = [each for each in running if each.supports(OUTLINE)]
     if not servers:
         raise asking.no_server(unavailable, workplace.shown(path))
 
@@ -44,46 +44,46 @@ async def call(
     if part.value is None:
         raise ToolError(f"the outline of {workplace.shown(path)} is not known: {part.freshness.text()}")
     depth = int(arguments.get("depth", DEFAULT_DEPTH))
-    symbols = [one for one in part.value if len(one.path) <= depth]
+    symbols = [each for each in part.value if len(each.path) <= depth]
     offset = int(arguments.get("offset", 0))
-    shown = symbols[offset : offset + int(arguments.get("limit", DEFAULT_LIMIT))]
-    end = offset + len(shown)
+    page = symbols[offset : offset + int(arguments.get("limit", DEFAULT_LIMIT))]
+    end = offset + len(page)
     following = end if end < len(symbols) else None
     structured = {
         "absolutePath": absolute_text(path),
         "workspacePath": workplace.workspace.workspace_path(path),
         "total": len(symbols),
-        "count": len(shown),
+        "count": len(page),
         "nextOffset": following,
-        "symbols": [_members(one) for one in shown],
+        "symbols": [_members(each) for each in page],
         "freshness": [part.freshness.structured()],
     }
     head = [
         "File outline summary",
         f"file: {workplace.shown(path)}",
-        f"count: {len(shown)}" + (f"/{len(symbols)}" if len(shown) != len(symbols) else ""),
+        f"count: {len(page)}" + (f"/{len(symbols)}" if len(page) != len(symbols) else ""),
         *([f"nextOffset: {following}"] if following is not None else []),
         f"freshness: {part.freshness.text()}",
         "---",
     ]
-    return ToolResult(well_formed("\n".join([*head, *_tree(shown)])), structured)
+    return ToolResult(well_formed("\n".join([*head, *_tree(page)])), structured)
 
 
-def _members(one: Symbol) -> dict[str, Any]:
+def _members(symbol: Symbol) -> dict[str, Any]:
     return {
-        "namePath": one.name_path,
-        "kind": one.kind,
-        "line": one.place.span.start.line,
-        "character": one.place.span.start.column,
-        "lastLine": one.whole.end.line,
-        "signature": one.place.first_line(),
+        "namePath": symbol.name_path,
+        "kind": symbol.kind,
+        "line": symbol.place.span.start.line,
+        "character": symbol.place.span.start.column,
+        "lastLine": symbol.whole.end.line,
+        "signature": symbol.place.first_line(),
     }
 
 
 def _tree(symbols: Sequence[Symbol]) -> list[str]:
     """A line per symbol, indented by depth: lines, kind, and the line of source that declares it."""
     return [
-        f"{'  ' * (len(one.path) - 1)}{one.place.span.start.line}-{one.whole.end.line} {one.kind} "
-        f"{one.path[-1]}: {one.place.first_line()}"
-        for one in symbols
+        f"{'  ' * (len(symbol.path) - 1)}{symbol.place.span.start.line}-{symbol.whole.end.line} "
+        f"{symbol.kind} {symbol.path[-1]}: {symbol.place.first_line()}"
+        for symbol in symbols
     ]

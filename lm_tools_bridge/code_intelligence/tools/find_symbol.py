@@ -27,27 +27,27 @@ async def call(
         ToolError: no server can be asked.
     """
     try:
-        wanted = name_query(arguments["query"], arguments.get("match", "exact"))
+        query = name_query(arguments["query"], arguments.get("match", "exact"))
     except ValueError as error:
         raise InvalidArguments("/query", str(error)) from None
     file = arguments.get("filePath")
     path = None if file is None else await workplace.find_file(file)
     texts = await workplace.texts()
-    found = await search(workplace, wanted, path, Waiting(wait_s(arguments), context), texts)
+    findings = await search(workplace, query, path, Waiting(wait_s(arguments), context), texts)
     return await workplace.run(
-        [one.place.path for one, _ in found.symbols], lambda: _result(workplace, arguments, found)
+        [symbol.place.path for symbol, _ in findings.symbols], lambda: _result(workplace, arguments, findings)
     )
 
 
-def _result(workplace: Workplace, arguments: Mapping[str, Any], found: Findings) -> ToolResult:
+def _result(workplace: Workplace, arguments: Mapping[str, Any], findings: Findings) -> ToolResult:
     kinds = arguments.get("kinds")
-    symbols = [one for one, _ in found.symbols if kinds is None or one.kind in kinds]
+    symbols = [symbol for symbol, _ in findings.symbols if kinds is None or symbol.kind in kinds]
     entries = [
         Entry(
-            one.structured(workplace),
-            (one.place.text(workplace), one.title(), *one.place.preview()),
+            symbol.structured(workplace),
+            (symbol.place.text(workplace), symbol.title(), *symbol.place.preview()),
         )
-        for one in symbols
+        for symbol in symbols
     ]
-    shown = Listing("Find symbol summary", "symbols", entries, found.freshness, found.unavailable)
-    return listing.result(shown, arguments, DEFAULT_LIMIT)
+    matches = Listing("Find symbol summary", "symbols", entries, findings.freshness, findings.unavailable)
+    return listing.result(matches, arguments, DEFAULT_LIMIT)

@@ -104,27 +104,27 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
         sources = replace(sources, editor=await editor)
     finally:
         editor.cancel()
-    found = await asyncio.to_thread(_found, question, sources, parts, texts)
-    own = await workplace.own(one.path for one in found)
-    found = [one for one in found if one.path in own]
-    return await asyncio.to_thread(_result, workplace, arguments, question, sources, parts, found)
+    diagnostics = await asyncio.to_thread(_diagnostics, question, sources, parts, texts)
+    own = await workplace.own(diagnostic.path for diagnostic in diagnostics)
+    diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.path in own]
+    return await asyncio.to_thread(_result, workplace, arguments, question, sources, parts, diagnostics)
 
 
-def _found(
+def _diagnostics(
     question: _Question, sources: _Sources, parts: Sequence[Part[DiagnosticsAnswer]], texts: Texts
 ) -> Sequence[Diagnostic]:
     """All diagnostics, each once; of a file for which the editor shows some, the editor's."""
     ours = (
-        one
+        diagnostic
         for part in parts
         if part.value is not None
-        for one in diagnostics_of(part.value.files, part.server.encoding, texts)
+        for diagnostic in diagnostics_of(part.value.files, part.server.encoding, texts)
     )
     if question.paths is not None:
-        asked = frozenset(question.paths)
-        ours = (one for one in ours if one.path in asked)
-    shown = () if sources.editor is None else sources.editor.found
-    return merged([*shown, *_without_editors(ours, sources.editor)])
+        paths = frozenset(question.paths)
+        ours = (diagnostic for diagnostic in ours if diagnostic.path in paths)
+    editors = () if sources.editor is None else sources.editor.diagnostics
+    return merged([*editors, *_without_editors(ours, sources.editor)])
 
 
 def _source(sources: _Sources) -> str:
@@ -172,21 +172,21 @@ async def _sources(workplace: Workplace, question: _Question) -> _Sources:
     files: dict[str, tuple[LanguageServer, list[Path]]] = {}
     missing: dict[str, Unavailable] = {}
     for paths in kinds.values():
-        for one in await workplace.servers.for_file(paths[0], "diagnostics"):
-            name = one.specification.name
-            if isinstance(one, Unavailable):
-                missing[name] = one
+        for each in await workplace.servers.for_file(paths[0], "diagnostics"):
+            name = each.specification.name
+            if isinstance(each, Unavailable):
+                missing[name] = each
             else:
-                files.setdefault(name, (one, []))[1].extend(paths)
+                files.setdefault(name, (each, []))[1].extend(paths)
     return _Sources(list(files.values()), list(missing.values()))
 
 
 async def _ask(workplace: Workplace, sources: _Sources, waiting: Waiting) -> list[Part[DiagnosticsAnswer]]:
-    asked = {id(server): paths for server, paths in sources.servers}
+    paths_of = {id(server): paths for server, paths in sources.servers}
     until = asyncio.get_running_loop().time() + waiting.seconds
 
     async def work(server: LanguageServer) -> DiagnosticsAnswer:
-        paths = asked[id(server)]
+        paths = paths_of[id(server)]
         left = max(until - asyncio.get_running_loop().time(), LEAST_ANSWER_S)
         answer = await server.diagnostics(paths, left)
         if paths is None and answer.freshness.state == "partial":
@@ -200,18 +200,18 @@ async def _ask(workplace: Workplace, sources: _Sources, waiting: Waiting) -> lis
 
 
 async def _file_by_file(
-    workplace: Workplace, server: LanguageServer, known: DiagnosticsAnswer, left: float
+    workplace: Workplace, server: LanguageServer, project_answer: DiagnosticsAnswer, left_s: float
 ) -> DiagnosticsAnswer:
     """The diagnostics of the project from a server that knows those of open files only."""
     kind = server.specification
     limit = MAX_BUILT if kind.changes == "open-documents" else MAX_CHECKED
     files = await files_of(workplace.workspace, workplace.searches, kind, limit)
-    answer = await server.diagnostics(files.paths, left)
-    asked, freshness = frozenset(files.paths), answer.freshness
+    answer = await server.diagnostics(files.paths, left_s)
+    paths, freshness = frozenset(files.paths), answer.freshness
     if files.partial and freshness.state == "fresh":
         reason = "it checks single files, and the project has more; ask for files or for changed ones"
         freshness = Freshness(kind.name, "partial", reason, len(files.paths))
-    others = [file for file in known.files if file.path not in asked]
+    others = [file for file in project_answer.files if file.path not in paths]
     return DiagnosticsAnswer([*answer.files, *others], freshness)
 
 
@@ -221,23 +221,23 @@ def _result(  # noqa: PLR0917  the facts about one call
     question: _Question,
     sources: _Sources,
     parts: Sequence[Part[DiagnosticsAnswer]],
-    found: Sequence[Diagnostic],
+    diagnostics: Sequence[Diagnostic],
 ) -> ToolResult:
-    chosen = [word for word in SEVERITIES if word in arguments.get("severities", DEFAULT_SEVERITIES)]
-    wanted = [one for one in found if SEVERITIES[one.severity] in chosen]
-    shown = wanted[: int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS))]
-    capped = len(shown) < len(wanted)
+    severities = [word for word in SEVERITIES if word in arguments.get("severities", DEFAULT_SEVERITIES)]
+    selected = [each for each in diagnostics if SEVERITIES[each.severity] in severities]
+    page = selected[: int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS))]
+    capped = len(page) < len(selected)
     freshness = [*(part.freshness for part in parts), *sources.editor_freshness]
-    notes = [*question.notes, *_notes(question, sources, freshness, wanted)]
-    files = _by_file(shown)
+    notes = [*question.notes, *_notes(question, sources, freshness, selected)]
+    files = _by_file(page)
     structured = {
         "source": _source(sources),
         "scope": question.scope,
         **question.members,
-        "severities": chosen,
+        "severities": severities,
         "capped": capped,
-        "totalDiagnostics": len(wanted),
-        "freshness": [one.structured() for one in freshness],
+        "totalDiagnostics": len(selected),
+        "freshness": [each.structured() for each in freshness],
         "unavailable": asking.unavailable_members(sources.unavailable),
         **({"note": " ".join(notes)} if notes else {}),
         "files": _file_members(workplace, files),
@@ -247,9 +247,9 @@ def _result(  # noqa: PLR0917  the facts about one call
         f"source: {structured['source']}",
         f"scope: {question.scope}",
         *(f"{name}: {value}" for name, value in question.members.items()),
-        f"severities: {', '.join(chosen)}",
+        f"severities: {', '.join(severities)}",
         f"files: {len(files)}",
-        f"diagnostics: {len(shown)}/{len(wanted)}{' (capped)' if capped else ''}",
+        f"diagnostics: {len(page)}/{len(selected)}{' (capped)' if capped else ''}",
         *asking.freshness_lines(freshness, sources.unavailable),
         *(f"note: {note}" for note in notes),
         *_file_lines(workplace, files),
@@ -261,7 +261,7 @@ def _file_lines(workplace: Workplace, files: Sequence[tuple[Path, list[Diagnosti
     for path, items in files:
         yield "---"
         yield f"file: {workplace.shown(path)}"
-        yield from (one.text() for one in items)
+        yield from (diagnostic.text() for diagnostic in items)
 
 
 def _file_members(
@@ -271,38 +271,41 @@ def _file_members(
         {
             "absolutePath": absolute_text(path),
             "workspacePath": workplace.workspace.workspace_path(path),
-            "diagnostics": [one.structured() for one in items],
+            "diagnostics": [diagnostic.structured() for diagnostic in items],
         }
         for path, items in files
     ]
 
 
-def _by_file(shown: Sequence[Diagnostic]) -> list[tuple[Path, list[Diagnostic]]]:
+def _by_file(diagnostics: Sequence[Diagnostic]) -> list[tuple[Path, list[Diagnostic]]]:
     """By file; those with errors come first."""
-    order = {path: number for number, path in enumerate(dict.fromkeys(one.path for one in shown))}
-    ordered = sorted(shown, key=lambda one: order[one.path])  # stable: errors stay first
-    return [(path, list(items)) for path, items in groupby(ordered, key=lambda one: one.path)]
+    order = {
+        path: number
+        for number, path in enumerate(dict.fromkeys(diagnostic.path for diagnostic in diagnostics))
+    }
+    ordered = sorted(diagnostics, key=lambda diagnostic: order[diagnostic.path])  # stable: errors stay first
+    return [(path, list(items)) for path, items in groupby(ordered, key=lambda diagnostic: diagnostic.path)]
 
 
 def _notes(
     question: _Question,
     sources: _Sources,
     freshness: Sequence[Freshness],
-    wanted: Sequence[Diagnostic],
+    diagnostics: Sequence[Diagnostic],
 ) -> list[str]:
     """What keeps an answer without diagnostics from being read as `all is well`."""
     if question.paths is not None and not question.paths:
         return ["No file changed."]
     if not sources.servers and sources.editor is not None:
-        return [] if wanted else [NOTHING_SHOWN]
+        return [] if diagnostics else [NOTHING_SHOWN]
     if not sources.servers:
         what = "this project" if question.paths is None else "these files"
         hint = " See `unavailable` for what would." if sources.unavailable else ""
         return [f"Nothing checks {what}, so nothing is known about errors.{hint}"]
     limit = worst(freshness)
-    if not wanted and limit is not None and limit.state != "fresh":
+    if not diagnostics and limit is not None and limit.state != "fresh":
         return ["No diagnostics are known yet; this does not mean that there are none. See freshness."]
-    if not wanted and sources.unavailable:
+    if not diagnostics and sources.unavailable:
         return ["Not all that would check this ran, so errors may be unknown. See `unavailable`."]
     return []
 
@@ -321,9 +324,9 @@ def _existing_file(workplace: Workplace, text: str) -> Path:
         if refused.project is not None and not _is_named_inside(workplace, text):
             raise
         for folder in workplace.workspace.folders:
-            named = os.path.normpath(folder.path / text)
-            is_named_inside = Path(text).is_absolute() or Path(named).is_relative_to(folder.path)
-            real = Path(os.path.realpath(named))
+            path = os.path.normpath(folder.path / text)
+            is_named_inside = Path(text).is_absolute() or Path(path).is_relative_to(folder.path)
+            real = Path(os.path.realpath(path))
             if is_named_inside and real.is_file():
                 return real
         raise
@@ -331,7 +334,9 @@ def _existing_file(workplace: Workplace, text: str) -> Path:
 
 def _is_named_inside(workplace: Workplace, text: str) -> bool:
     """Whether the path leads out of the workspace over a link in it."""
-    return any(Path(os.path.normpath(text)).is_relative_to(one.path) for one in workplace.workspace.folders)
+    return any(
+        Path(os.path.normpath(text)).is_relative_to(folder.path) for folder in workplace.workspace.folders
+    )
 
 
 def _in_doubt(
@@ -349,7 +354,7 @@ class _EditorPart:
     """What the editor shows. `files` are those for which it shows any problem."""
 
     files: frozenset[Path]
-    found: Sequence[Diagnostic]
+    diagnostics: Sequence[Diagnostic]
 
 
 async def _ask_editor(editor: AskEditor, paths: Sequence[Path] | None, texts: Texts) -> _EditorPart | None:
@@ -359,15 +364,19 @@ async def _ask_editor(editor: AskEditor, paths: Sequence[Path] | None, texts: Te
 
 
 def _editor_part(problems: Problems, paths: Sequence[Path] | None, texts: Texts) -> _EditorPart:
-    wanted = None if paths is None else frozenset(paths)
+    chosen_paths = None if paths is None else frozenset(paths)
     files = [
         FileDiagnostics(path, texts.lines(path), items)
         for path, items in problems.items()
-        if wanted is None or path in wanted
+        if chosen_paths is None or path in chosen_paths
     ]
     return _EditorPart(frozenset(file.path for file in files), list(diagnostics_of(files, "utf-16", texts)))
 
 
-def _without_editors(found: Iterable[Diagnostic], part: _EditorPart | None) -> Iterable[Diagnostic]:
+def _without_editors(diagnostics: Iterable[Diagnostic], part: _EditorPart | None) -> Iterable[Diagnostic]:
     """The diagnostics of files for which the editor shows none."""
-    return found if part is None else (one for one in found if one.path not in part.files)
+    return (
+        diagnostics
+        if part is None
+        else (diagnostic for diagnostic in diagnostics if diagnostic.path not in part.files)
+    )

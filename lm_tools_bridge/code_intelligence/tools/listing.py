@@ -55,35 +55,35 @@ def page(arguments: Mapping[str, Any], limit: int) -> slice:
     return slice(offset, offset + int(arguments.get("limit", limit)))
 
 
-def result(found: Listing, arguments: Mapping[str, Any], limit: int) -> ToolResult:
+def result(content: Listing, arguments: Mapping[str, Any], limit: int) -> ToolResult:
     """The page of a listing that the arguments `limit` and `offset` ask for."""
-    wanted = page(arguments, limit)
-    total = len(found.entries) if found.total is None else found.total
-    shown = found.entries[wanted] if found.total is None else found.entries
-    end = wanted.start + len(shown)
+    span = page(arguments, limit)
+    total = len(content.entries) if content.total is None else content.total
+    entries = content.entries[span] if content.total is None else content.entries
+    end = span.start + len(entries)
     following = end if end < total else None
-    state = worst(found.freshness)
+    state = worst(content.freshness)
     notes = [UNSURE] if state is not None and state.state != "fresh" else []
     structured = {
-        **found.about,
+        **content.about,
         "total": total,
-        "count": len(shown),
-        "capped": found.capped,
+        "count": len(entries),
+        "capped": content.capped,
         "nextOffset": following,
-        found.member: [one.structured for one in shown],
-        "freshness": [one.structured() for one in found.freshness],
-        "unavailable": asking.unavailable_members(found.unavailable),
+        content.member: [each.structured for each in entries],
+        "freshness": [each.structured() for each in content.freshness],
+        "unavailable": asking.unavailable_members(content.unavailable),
         **({"note": " ".join(notes)} if notes else {}),
     }
-    counted = f"{len(shown)}/{total}" if len(shown) != total else str(total)
+    counted = f"{len(entries)}/{total}" if len(entries) != total else str(total)
     lines = [
-        found.title,
-        *found.head,
-        f"count: {counted}{' (capped)' if found.capped else ''}",
+        content.title,
+        *content.head,
+        f"count: {counted}{' (capped)' if content.capped else ''}",
         *([f"nextOffset: {following}"] if following is not None else []),
-        *asking.freshness_lines(found.freshness, found.unavailable),
+        *asking.freshness_lines(content.freshness, content.unavailable),
         *(f"note: {note}" for note in notes),
     ]
-    for one in shown:
-        lines += ["---", *one.lines]
+    for each in entries:
+        lines += ["---", *each.lines]
     return ToolResult(well_formed("\n".join(lines)), structured)

@@ -27,7 +27,7 @@ class ProjectFiles:
 
 def where(kind: ServerSpecification) -> Where:
     """The files of a kind's languages, for searches."""
-    names = [f"*{one}" if one.startswith(".") else one for one in kind.languages]
+    names = [f"*{language}" if language.startswith(".") else language for language in kind.languages]
     return Where(f"**/{{{','.join(names)}}}" if len(names) > 1 else f"**/{names[0]}", "/filePath")
 
 
@@ -35,23 +35,23 @@ async def files_of(
     workspace: Workspace, searches: KeptSearches, kind: ServerSpecification, limit: int
 ) -> ProjectFiles:
     """The first files of a kind's languages, without those of installed libraries."""
-    found = await find_files(workspace, where(kind), MAX_LISTED, searches.settings())
-    own = await asyncio.to_thread(without_libraries, workspace, found.items)
-    return ProjectFiles(tuple(own[:limit]), found.capped or len(own) > limit)
+    files = await find_files(workspace, where(kind), MAX_LISTED, searches.settings())
+    own = await asyncio.to_thread(without_libraries, workspace, files.items)
+    return ProjectFiles(tuple(own[:limit]), files.capped or len(own) > limit)
 
 
 def without_libraries(workspace: Workspace, paths: Iterable[Path]) -> list[Path]:
     """Those of the project itself: where nothing is ignored, `.venv` is listed, too. Blocks."""
     roots = {folder.path for folder in workspace.folders}
-    known: dict[Path, bool] = dict.fromkeys(roots, False)
+    is_library_by_folder: dict[Path, bool] = dict.fromkeys(roots, False)
 
     def is_library(folder: Path) -> bool:
-        if folder not in known:
-            known[folder] = (
+        if folder not in is_library_by_folder:
+            is_library_by_folder[folder] = (
                 folder.name in SKIPPED_FOLDERS
                 or (folder != folder.parent and is_library(folder.parent))
                 or (folder / "pyvenv.cfg").exists()
             )
-        return known[folder]
+        return is_library_by_folder[folder]
 
     return [path for path in paths if not is_library(path.parent)]

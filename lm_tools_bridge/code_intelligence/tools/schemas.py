@@ -40,8 +40,8 @@ def number(description: str, least: int, most: int | None = None, default: int |
 
 def choice(description: str, values: Sequence[str], default: str | None = None) -> Schema:
     """One of some words."""
-    given = {} if default is None else {"default": default}
-    return {"type": "string", "enum": list(values), **given, "description": description}
+    members = {} if default is None else {"default": default}
+    return {"type": "string", "enum": list(values), **members, "description": description}
 
 
 FILE: Final = text("`Folder/path`, absolute, or relative: to your own folder, else to the workspace.")

@@ -53,5 +53,5 @@ def _has_crashed(structured: Any) -> bool:
     """Whether a part of the answer is missing because its server ended."""
     parts = structured.get("freshness") if isinstance(structured, Mapping) else None
     return isinstance(parts, list) and any(
-        isinstance(one, Mapping) and one.get("state") == "crashed" for one in parts
+        isinstance(part, Mapping) and part.get("state") == "crashed" for part in parts
     )

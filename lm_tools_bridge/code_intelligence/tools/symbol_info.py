@@ -66,18 +66,18 @@ async def _ask(workplace: Workplace, server: LanguageServer, target: Target, tex
     methods = (_HOVER, *_PLACES.values())
     hover, *results = await asyncio.gather(*(_optional(server, method, target.params) for method in methods))
 
-    def read() -> dict[str, list[Place]]:
-        found = (places_of(result, texts, server.encoding) for result in results)
-        return dict(zip(_PLACES, found, strict=True))
+    def read_places() -> dict[str, list[Place]]:
+        lists = (places_of(result, texts, server.encoding) for result in results)
+        return dict(zip(_PLACES, lists, strict=True))
 
-    paths = [one.path for result in results for one in locations_of(result)]
-    places = await workplace.run(paths, read)
+    paths = [location.path for result in results for location in locations_of(result)]
+    places = await workplace.run(paths, read_places)
     symbol, words = target.symbol, _plain(hover)
     places |= _told_apart(places, symbol, words)
     home = next(iter((*places["definition"], *places["declaration"])), None)
     if symbol is None and home is not None:
         symbol = await declared_at(server, home, texts)
-    about = [target.path, *(place.path for found in places.values() for place in found)]
+    about = [target.path, *(place.path for group in places.values() for place in group)]
     is_shown = await workplace.run(about, lambda: texts.may_say(words, about))
     return _Info(words if is_shown else WITHHELD, places, symbol)
 
@@ -86,16 +86,18 @@ def _told_apart(
     places: Mapping[str, Sequence[Place]], symbol: Symbol | None, hover: str
 ) -> dict[str, list[Place]]:
     """Definitions and declarations by what stands there, where a server cannot be believed."""
-    said = {place.order: (label, place) for label in reversed(_BOTH) for place in places[label]}
-    if symbol is not None and said and tells_apart(symbol.place.path):
-        said.setdefault(symbol.place.order, ("declaration", symbol.place))  # clangd names the other one only
+    labelled = {place.order: (label, place) for label in reversed(_BOTH) for place in places[label]}
+    if symbol is not None and labelled and tells_apart(symbol.place.path):
+        labelled.setdefault(
+            symbol.place.order, ("declaration", symbol.place)
+        )  # clangd names the other one only
     is_value = _VALUE.match(symbol.kind if symbol is not None else hover) is not None
-    found: dict[str, list[Place]] = {label: [] for label in _BOTH}
-    for label, place in said.values():
+    by_role: dict[str, list[Place]] = {label: [] for label in _BOTH}
+    for label, place in labelled.values():
         role = role_of(place.path, place.lines, place.span.start, is_value=is_value)
-        found[role or label].append(place)
+        by_role[role or label].append(place)
     # a definition that nothing declares is its own declaration, as servers say it
-    return found if found["declaration"] else {**found, "declaration": list(places["declaration"])}
+    return by_role if by_role["declaration"] else {**by_role, "declaration": list(places["declaration"])}
 
 
 async def _optional(server: LanguageServer, method: str, params: Any) -> Any:
@@ -116,15 +118,17 @@ async def declared_at(server: LanguageServer, home: Place, texts: Texts) -> Symb
         symbols = await outline(server, home.path, texts)
     except (OSError, RequestFailed):
         return None
-    fitting = (one for one in symbols if one.place.span.start <= home.span.start <= one.place.span.end)
+    fitting = (
+        symbol for symbol in symbols if symbol.place.span.start <= home.span.start <= symbol.place.span.end
+    )
     return next(fitting, None)
 
 
 def _plain(hover: Any) -> str:
     """The text of a `Hover`, whichever of its forms a server uses."""
     contents = hover.get("contents") if isinstance(hover, Mapping) else None
-    listed = contents if isinstance(contents, list) else [contents]
-    texts = [one.get("value") if isinstance(one, Mapping) else one for one in listed]
+    parts = contents if isinstance(contents, list) else [contents]
+    texts = [part.get("value") if isinstance(part, Mapping) else part for part in parts]
     return clean_text("\n\n".join(text for text in texts if isinstance(text, str)).strip())[:MAX_HOVER]
 
 

@@ -65,7 +65,7 @@ class Texts:
         is_open = isinstance(lines, FileLines) and self._gate.holds(lines.real)
         return lines if is_open else None
 
-    def may_say(self, words: str, about: Iterable[Path], said: str = "") -> bool:
+    def may_say(self, words: str, about: Iterable[Path], caller_words: str = "") -> bool:
         """Whether a server's words about files may be shown: what it infers can quote a file that must not.
 
         That is not so if one of the files itself must not be shown, or if a file behind a link out of the
@@ -74,7 +74,7 @@ class Texts:
         Args:
             words: what the server says.
             about: the files.
-            said: what the caller said, which may be repeated.
+            caller_words: what the caller said, which may be repeated.
         """
         own = list(about)
         if not all(map(self.admits, own)):
@@ -82,8 +82,8 @@ class Texts:
         behind = self._behind
         if not behind:
             return True
-        known = "\n".join([said, *(line for path in own for line in self.lines(path) or ())])
-        foreign = {word for word in _WORD.findall(words) if word not in known}
+        sources = "\n".join([caller_words, *(line for path in own for line in self.lines(path) or ())])
+        foreign = {word for word in _WORD.findall(words) if word not in sources}
         return not any(text is None or any(word in text for word in foreign) for text in behind)
 
     @cached_property

@@ -61,7 +61,7 @@ class Workplace:
     disk: LocalFiles = field(init=False, compare=False)
     _files: LanguageFiles = field(init=False, compare=False)
     _names: dict[str, tuple[str, str | None]] = field(init=False, compare=False, default_factory=dict)
-    _known: set[str] = field(init=False, compare=False, default_factory=set)
+    _known_texts: set[str] = field(init=False, compare=False, default_factory=set)
 
     def __post_init__(self) -> None:
         """Files of the workspace are read at once where they are on local disks."""
@@ -77,18 +77,18 @@ class Workplace:
 
     def shown(self, path: Path) -> str:
         """The path as texts show it: `Folder/…`, or absolute outside the workspace."""
-        absolute, shown = self.names(path)
-        return shown or absolute
+        absolute, in_workspace = self.names(path)
+        return in_workspace or absolute
 
     def names(self, path: Path) -> tuple[str, str | None]:
         """The path as results carry it: absolute, and as `Folder/…` in the workspace."""
         text = str(path)
-        found = self._names.get(text)
-        if found is None:
+        names = self._names.get(text)
+        if names is None:
             if len(self._names) >= MAX_KNOWN:
                 self._names.clear()
-            found = self._names[text] = absolute_text(path), self.workspace.workspace_path(path)
-        return found
+            names = self._names[text] = absolute_text(path), self.workspace.workspace_path(path)
+        return names
 
     def copies(self) -> ProjectCopies:
         """The git worktrees inside the project, for one call."""
@@ -126,12 +126,12 @@ class Workplace:
 
     async def find_file(self, text: str) -> Path:
         """As `file`, without blocking."""
-        if text in self._known:
+        if text in self._known_texts:
             return await self.disk.run((), self.file, text)
         path = await asyncio.to_thread(self.file, text)
         # what leads over links may lead to another disk the next time
-        if str(path).endswith(text) and len(self._known) < MAX_KNOWN:
-            self._known.add(text)
+        if str(path).endswith(text) and len(self._known_texts) < MAX_KNOWN:
+            self._known_texts.add(text)
         return path
 
 

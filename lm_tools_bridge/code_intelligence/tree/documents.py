@@ -116,26 +116,26 @@ class OpenDocuments:
             ServerGone: the server ended.
         """
         async with self._lock:
-            known = self._open.get(path)
-            disk = None if known is None else await self._files.run([path], _disk_if_same, known)
+            each = self._open.get(path)
+            disk = None if each is None else await self._files.run([path], _disk_if_same, each)
             if disk is None:
                 disk = await asyncio.to_thread(disk_text.read, path)
-            if known is not None and disk.text == known.disk.text and not is_again:
-                known.disk = disk
+            if each is not None and disk.text == each.disk.text and not is_again:
+                each.disk = disk
                 self._open.move_to_end(path)
-                return known
-            document = await self._tell(path, disk, known, is_again)
+                return each
+            document = await self._tell(path, disk, each, is_again)
             await self._close_surplus()
             return document
 
-    async def changed_on_disk(self, known: Container[str]) -> tuple[list[str], list[str]]:
-        """The open files that changed and those that are gone, without those in `known`."""
-        unknown = [document for document in self._open.values() if document.name not in known]
+    async def changed_on_disk(self, names: Container[str]) -> tuple[list[str], list[str]]:
+        """The open files that changed and those that are gone, without those in `names`."""
+        unknown = [document for document in self._open.values() if document.name not in names]
         return await asyncio.to_thread(_changed_and_gone, unknown) if unknown else ([], [])
 
-    def are_in(self, known: Container[str]) -> bool:
+    def are_in(self, names: Container[str]) -> bool:
         """Whether all open files are among these."""
-        return all(document.name in known for document in self._open.values())
+        return all(document.name in names for document in self._open.values())
 
     async def empty(self, path: Path) -> Document:
         """Let the server take the file, open or not, for an empty one. Follow this with `close`."""
@@ -149,7 +149,7 @@ class OpenDocuments:
             await self._close(path)
 
     async def _tell(
-        self, path: Path, disk: DiskText, known: Document | None, is_again: bool = False
+        self, path: Path, disk: DiskText, former: Document | None, is_again: bool = False
     ) -> Document:
         # versions are never used twice, so that no late message about a closed document fits a new one
         self._last_versions += 1
@@ -157,7 +157,7 @@ class OpenDocuments:
         self._open[path] = document
         self._open.move_to_end(path)
         identity: dict[str, Any] = {"uri": document.uri, "version": document.version}
-        if known is None:
+        if former is None:
             item = {**identity, "languageId": language_of(path, self._peer.specification), "text": disk.text}
             await self._peer.notify("textDocument/didOpen", {"textDocument": item})
         else:
@@ -185,8 +185,8 @@ class OpenDocuments:
 def language_of(path: Path, specification: ServerSpecification) -> str:
     """The `languageId` of a file; of one that the kind does not know, that of its first language."""
     languages = specification.languages
-    found = languages.get(path.name) or languages.get(path.suffix)
-    return found or next(iter(languages.values()), "plaintext")
+    language = languages.get(path.name) or languages.get(path.suffix)
+    return language or next(iter(languages.values()), "plaintext")
 
 
 def is_source(path: Path, specification: ServerSpecification) -> bool:
@@ -194,11 +194,11 @@ def is_source(path: Path, specification: ServerSpecification) -> bool:
     return path.name in specification.languages or path.suffix in specification.languages
 
 
-def _disk_if_same(known: Document) -> DiskText | None:
-    return known.disk if disk_text.current_state(known.path) == known.disk.state else None
+def _disk_if_same(document: Document) -> DiskText | None:
+    return document.disk if disk_text.current_state(document.path) == document.disk.state else None
 
 
 def _changed_and_gone(documents: Sequence[Document]) -> tuple[list[str], list[str]]:
     states = [(document, disk_text.current_state(document.path)) for document in documents]
-    changed = [str(one.path) for one, state in states if state not in (None, one.disk.state)]
-    return changed, [str(one.path) for one, state in states if state is None]
+    changed = [str(each.path) for each, state in states if state not in (None, each.disk.state)]
+    return changed, [str(each.path) for each, state in states if state is None]

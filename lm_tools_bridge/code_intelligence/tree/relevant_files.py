@@ -118,7 +118,7 @@ def relevance_of_watchers(registrations: Iterable[Mapping[str, Any]]) -> Relevan
 
 
 def _patterns(registrations: Iterable[Mapping[str, Any]]) -> list[str]:
-    found: list[str] = []
+    patterns: list[str] = []
     for registration in registrations:
         watchers = registration.get("watchers")
         for watcher in watchers[:_MAX_WATCHERS] if isinstance(watchers, list) else ():
@@ -126,8 +126,8 @@ def _patterns(registrations: Iterable[Mapping[str, Any]]) -> list[str]:
             if isinstance(pattern, Mapping):
                 pattern = pattern.get("pattern")
             if isinstance(pattern, str) and len(pattern) <= _MAX_PATTERN:
-                found.append(pattern)
-    return found[:_MAX_WATCHERS]
+                patterns.append(pattern)
+    return patterns[:_MAX_WATCHERS]
 
 
 def _alternatives(pattern: str) -> list[str]:
@@ -136,7 +136,7 @@ def _alternatives(pattern: str) -> list[str]:
     inner, closed, tail = rest.partition("}")
     if not (opened and closed):
         return [pattern]
-    return [f"{head}{one.strip()}{tail}" for one in inner.split(",")[:_MAX_ALTERNATIVES]]
+    return [f"{head}{word.strip()}{tail}" for word in inner.split(",")[:_MAX_ALTERNATIVES]]
 
 
 def _is_pattern(text: str) -> bool:

@@ -94,11 +94,11 @@ class Changes:
 
     def with_aliases(self, before: Snapshot, after: Snapshot) -> Changes:
         """These changes under all names of the files: most servers know a file by the name that is used."""
-        named = [
+        aliases = [
             tuple(sorted({alias for path in paths for alias in (path, *snapshot.aliases(path))}))
             for paths, snapshot in ((self.created, after), (self.changed, after), (self.deleted, before))
         ]
-        return replace(self, created=named[0], changed=named[1], deleted=named[2])
+        return replace(self, created=aliases[0], changed=aliases[1], deleted=aliases[2])
 
     def touches(self, names: frozenset[str]) -> bool:
         """Whether a file with one of these names is among them."""
@@ -129,12 +129,12 @@ def difference(
     created: list[str] = []
     changed: list[str] = []
     for path, state in after.files.items():
-        known = old.get(path)
-        if known == state and path not in unsettled:
+        state_before = old.get(path)
+        if state_before == state and path not in unsettled:
             continue
         name = path.rpartition("/")[2]
         if relevance.includes(name) and before.relevance.includes(name):
-            (created if known is None else changed).append(path)
+            (created if state_before is None else changed).append(path)
     deleted = [
         path
         for path in old.keys() - after.files.keys()
@@ -148,13 +148,13 @@ def difference(
     )
 
 
-def _only_in(one: Snapshot, other: Snapshot, relevance: Relevance) -> list[str]:
+def _only_in(look: Snapshot, other_look: Snapshot, relevance: Relevance) -> list[str]:
     """The relevant files behind links that only one look found."""
-    links = {link: to for link, to in one.links.items() if other.links.get(link) != to}
+    links = {link: to for link, to in look.links.items() if other_look.links.get(link) != to}
     return [
         link + path[len(target) :]
         for link, target in links.items()
-        for path in one.files
+        for path in look.files
         if path.startswith(f"{target}/") and relevance.includes(path.rpartition("/")[2])
     ]
 

@@ -192,9 +192,9 @@ class _Look:
         files = self.files
         for entry in entries:
             path = entry.path
-            known = held.get(path)
-            if known is not None:
-                files[path] = known
+            state_held = held.get(path)
+            if state_held is not None:
+                files[path] = state_held
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -233,10 +233,10 @@ def _with_target(path: str, link: FileState, roots: Sequence[str]) -> FileState:
 def _to_ours(look: _Look) -> Mapping[str, str]:
     """The links to folders that were listed, and to files that were found; none to a folder above itself."""
     folders = set(look.listed) if look.links else set()
-    found = {link: os.path.realpath(link) for link in look.links[:MAX_LINKS]}
+    targets = {link: os.path.realpath(link) for link in look.links[:MAX_LINKS]}
     return {
         link: to
-        for link, to in found.items()
+        for link, to in targets.items()
         if to in look.files or (to in folders and not link.startswith(f"{to}/"))
     }
 

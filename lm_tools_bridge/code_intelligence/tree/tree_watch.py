@@ -109,8 +109,8 @@ class TreeWatch:
         unsettled = sorted(snapshot.unsettled())[:MAX_DIGESTS]
         digests = {path: digest(path) for path in (*self._unsettled, *unsettled)}
         self._unsettled = unsettled
-        known = {path: one for path, one in digests.items() if one is not None}
-        self._latest = replace(snapshot, digests=known) if known else snapshot
+        contents = {path: content for path, content in digests.items() if content is not None}
+        self._latest = replace(snapshot, digests=contents) if contents else snapshot
         return self._latest
 
 

@@ -71,12 +71,12 @@ class WatchedTree:
     def look(self, relevance: Relevance) -> Snapshot:
         """The files as they are now. Blocks."""
         self._take_in(relevance)
-        known = self._snapshot
-        if known is not None and self._has_new_name(known):
-            known = None
-        if known is None or self._changed:
-            return self._look_at_all(relevance, known)
-        self._snapshot = self._updated(known)
+        last_look = self._snapshot
+        if last_look is not None and self._has_new_name(last_look):
+            last_look = None
+        if last_look is None or self._changed:
+            return self._look_at_all(relevance, last_look)
+        self._snapshot = self._updated(last_look)
         self._touched = set()
         return self._snapshot
 
@@ -89,18 +89,18 @@ class WatchedTree:
 
     def _take_in(self, relevance: Relevance) -> None:
         """Note which files changed; forget the last look if only another one can tell."""
-        known, events = self._snapshot, self._events
-        if known is None or events is None:
+        last_look, events = self._snapshot, self._events
+        if last_look is None or events is None:
             return
         if (
-            known.relevance != relevance
+            last_look.relevance != relevance
             or self._clock() >= self._look_at
-            or not self._note(events.read(), known)
+            or not self._note(events.read(), last_look)
             or self._identities() != self._roots
         ):
             self._snapshot = None
 
-    def _note(self, events: Events, known: Snapshot) -> bool:
+    def _note(self, events: Events, last_look: Snapshot) -> bool:
         """Whether the changed files and folders are known by name."""
         if events.is_lost:
             return False
@@ -108,33 +108,33 @@ class WatchedTree:
             above, _, name = folder.rpartition("/")
             if name in GENERATED_MARKS:
                 return False
-            if name not in SKIPPED_FOLDERS and above not in known.generated | known.copies:
+            if name not in SKIPPED_FOLDERS and above not in last_look.generated | last_look.copies:
                 self._changed.add(folder)
         for path in events.files:
             folder, _, name = path.rpartition("/")
             if name in GENERATED_MARKS or name == ".git":  # a git worktree came, or went
                 return False
-            if folder in known.copies:
+            if folder in last_look.copies:
                 continue
-            if name in known.relevance.names or (
-                known.relevance.includes(name) and folder not in known.generated
+            if name in last_look.relevance.names or (
+                last_look.relevance.includes(name) and folder not in last_look.generated
             ):
                 self._touched.add(path)
-            if path in known.links or os.path.islink(path):
+            if path in last_look.links or os.path.islink(path):
                 self._changed.add(folder)
-        for path in known.elsewhere:
-            if state_of(path, self._folders)[0] != known.files.get(path):
+        for path in last_look.elsewhere:
+            if state_of(path, self._folders)[0] != last_look.files.get(path):
                 self._touched.add(path)
         return len(self._touched) <= MAX_TOUCHED
 
-    def _has_new_name(self, known: Snapshot) -> bool:
+    def _has_new_name(self, last_look: Snapshot) -> bool:
         """Whether a changed file, which had one name, has several: another one may be a file of ours."""
-        changed = self._touched - known.elsewhere
+        changed = self._touched - last_look.elsewhere
         return any(state_of(path, self._folders)[1] and not os.path.islink(path) for path in changed)
 
-    def _updated(self, known: Snapshot) -> Snapshot:
+    def _updated(self, last_look: Snapshot) -> Snapshot:
         taken_ns = self._wall_ns()
-        files, elsewhere = dict(known.files), set(known.elsewhere)
+        files, elsewhere = dict(last_look.files), set(last_look.elsewhere)
         for path in self._touched:
             state, is_elsewhere = state_of(path, self._folders)
             if state is None:
@@ -142,9 +142,9 @@ class WatchedTree:
             else:
                 files[path] = state
             (elsewhere.add if is_elsewhere else elsewhere.discard)(path)
-        return replace(known, files=files, taken_ns=taken_ns, elsewhere=frozenset(elsewhere), digests={})
+        return replace(last_look, files=files, taken_ns=taken_ns, elsewhere=frozenset(elsewhere), digests={})
 
-    def _look_at_all(self, relevance: Relevance, known: Snapshot | None) -> Snapshot:
+    def _look_at_all(self, relevance: Relevance, last_look: Snapshot | None) -> Snapshot:
         """List everything; of files that are known to be as they were, nothing is asked."""
         self._snapshot = None
         before, events = self._events, self._queue()
@@ -158,9 +158,9 @@ class WatchedTree:
             missed = missed or not events.watch(folder)
 
         newest, held = events.begin(), NOTHING
-        if known is not None and events is before and self._note(newest, known):
-            but = self._touched | known.elsewhere
-            files = {path: state for path, state in known.files.items() if path not in but}
+        if last_look is not None and events is before and self._note(newest, last_look):
+            but = self._touched | last_look.elsewhere
+            files = {path: state for path, state in last_look.files.items() if path not in but}
             held = Held(files, frozenset(self._changed))
         self._touched, self._changed = set(), set()
         snapshot = scan(self._folders, relevance, wall_ns=self._wall_ns, before_listing=watch, held=held)

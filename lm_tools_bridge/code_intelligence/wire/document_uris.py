@@ -53,10 +53,10 @@ def to_path(uri: object, kind: type[_P]) -> _P | None:
         return None
     if windows and (drive := _DRIVE.match(name)) is not None:
         name = f"{drive.group(1).upper()}:{name[drive.end() :]}"
-    found = kind(name)
-    if "\0" in name or not found.is_absolute() or (".." in name and ".." in found.parts):
+    path_of_name = kind(name)
+    if "\0" in name or not path_of_name.is_absolute() or (".." in name and ".." in path_of_name.parts):
         return None
-    return found
+    return path_of_name
 
 
 def _split(rest: str) -> tuple[str, str]:

@@ -100,8 +100,8 @@ def value(raw: msgspec.Raw) -> Any:
 
 def answered_id(start: bytes) -> bytes | None:
     """The id in the first bytes of an answer; None for another message, or if no id is there."""
-    found = None if _METHOD in start else _ID.search(start)
-    return None if found is None else found.group(1)
+    match = None if _METHOD in start else _ID.search(start)
+    return None if match is None else match.group(1)
 
 
 def message(method: str, params: Any, number: int | None = None) -> bytes:

@@ -64,17 +64,17 @@ def to_server(
     return {"line": position.line - 1, "character": _units(before, encoding)}
 
 
-def from_server(found: Any, lines: Sequence[str] | None, encoding: PositionEncoding) -> Position | None:
+def from_server(value: Any, lines: Sequence[str] | None, encoding: PositionEncoding) -> Position | None:
     """An LSP `Position` as ours, moved to the nearest place in the text; None if it is no position at all.
 
     Args:
-        found: whatever a server sent.
+        value: whatever a server sent.
         lines: the text that it is about; None if unknown: columns are then right for ASCII text only.
         encoding: the unit of `character`.
     """
-    if type(found) is not dict and not isinstance(found, Mapping):  # thousands: the first is much faster
+    if type(value) is not dict and not isinstance(value, Mapping):  # thousands: the first is much faster
         return None
-    line, character = _number(found.get("line")), _number(found.get("character"))
+    line, character = _number(value.get("line")), _number(value.get("character"))
     if line is None or character is None:
         return None
     if lines is None:
@@ -85,25 +85,25 @@ def from_server(found: Any, lines: Sequence[str] | None, encoding: PositionEncod
     return Position(line + 1, _characters(lines[line], character, encoding) + 1)
 
 
-def span_from_server(found: Any, lines: Sequence[str] | None, encoding: PositionEncoding) -> Span | None:
+def span_from_server(value: Any, lines: Sequence[str] | None, encoding: PositionEncoding) -> Span | None:
     """An LSP `Range` as ours, moved into the text; None if it is none.
 
     An end before the start becomes the start.
     """
-    if type(found) is not dict and not isinstance(found, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         return None
-    start = from_server(found.get("start"), lines, encoding)
-    end = from_server(found.get("end"), lines, encoding)
+    start = from_server(value.get("start"), lines, encoding)
+    end = from_server(value.get("end"), lines, encoding)
     if start is None or end is None:
         return None
     return Span(start, max(start, end))
 
 
-def order_of(found: Any) -> tuple[int, int, int, int] | None:
+def order_of(value: Any) -> tuple[int, int, int, int] | None:
     """The numbers of an LSP `Range`, by which ranges of one file can be sorted; None if it is none."""
-    if type(found) is not dict and not isinstance(found, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         return None
-    start, end = found.get("start"), found.get("end")
+    start, end = value.get("start"), value.get("end")
     if not isinstance(start, Mapping) or not isinstance(end, Mapping):
         return None
     first, second = _number(start.get("line")), _number(start.get("character"))

@@ -75,18 +75,18 @@ def read_workspace_edit(edit: Any) -> Sequence[Operation] | EditRefused:
         return []
     if not isinstance(edit, Mapping):
         return EditRefused("the server's edit is no object")
-    listed, mapped = edit.get("documentChanges"), edit.get("changes")
-    if listed is None and mapped is not None:
+    changes, mapped = edit.get("documentChanges"), edit.get("changes")
+    if changes is None and mapped is not None:
         if not isinstance(mapped, Mapping):
             return EditRefused("the `changes` of the server's edit are no object")
-        listed = [
+        changes = [
             {"textDocument": {"uri": uri, "version": None}, "edits": edits} for uri, edits in mapped.items()
         ]
-    if listed is None:
+    if changes is None:
         return []
-    if not isinstance(listed, Sequence) or isinstance(listed, str) or len(listed) > MAX_OPERATIONS:
+    if not isinstance(changes, Sequence) or isinstance(changes, str) or len(changes) > MAX_OPERATIONS:
         return EditRefused(f"the server's edit is no list of at most {MAX_OPERATIONS} changes")
-    return _read_all(listed)
+    return _read_all(changes)
 
 
 def apply_edits(
@@ -99,26 +99,26 @@ def apply_edits(
     """
     lines = split_lines(text)
     starts = _line_starts(text, lines)
-    found = []
+    replacements = []
     for edit in edits:
-        one = _placed(edit, text, lines, starts, encoding)
-        if isinstance(one, EditRefused):
-            return one
-        found.append(one)
-    found.sort(key=lambda one: one[:2])  # stable
-    pieces, done = [], 0
-    for start, end, new in found:
-        if start < done:
+        replacement = _placed(edit, text, lines, starts, encoding)
+        if isinstance(replacement, EditRefused):
+            return replacement
+        replacements.append(replacement)
+    replacements.sort(key=lambda replacement: replacement[:2])  # stable
+    pieces, end_of_last = [], 0
+    for start, end, new in replacements:
+        if start < end_of_last:
             return EditRefused("two changes of the server's edit overlap")
-        pieces += [text[done:start], new]
-        done = end
-    return "".join([*pieces, text[done:]])
+        pieces += [text[end_of_last:start], new]
+        end_of_last = end
+    return "".join([*pieces, text[end_of_last:]])
 
 
-def _read_all(listed: Sequence[Any]) -> Sequence[Operation] | EditRefused:
+def _read_all(changes: Sequence[Any]) -> Sequence[Operation] | EditRefused:
     operations: list[Operation] = []
     edits = 0
-    for change in listed:
+    for change in changes:
         operation = _read(change)
         if isinstance(operation, EditRefused):
             return operation
@@ -138,23 +138,23 @@ def _read(change: Any) -> Operation | EditRefused:
     if not isinstance(change, Mapping):
         return EditRefused("a change of the server's edit is no object")
     options = change.get("options")
-    wanted = options if isinstance(options, Mapping) else {}
-    overwrite = wanted.get("overwrite") is True
+    flags = options if isinstance(options, Mapping) else {}
+    overwrite = flags.get("overwrite") is True
     match change.get("kind"):
         case None:
             return _read_file_edit(change)
         case "create":
             path = to_path(change.get("uri"), Path)
-            return _no_path(change) if path is None else CreateFile(path, overwrite, _ignores(wanted))
+            return _no_path(change) if path is None else CreateFile(path, overwrite, _ignores(flags))
         case "rename":
             path, new = to_path(change.get("oldUri"), Path), to_path(change.get("newUri"), Path)
             if path is None or new is None:
                 return _no_path(change)
-            return RenameFile(path, new, overwrite, _ignores(wanted))
+            return RenameFile(path, new, overwrite, _ignores(flags))
         case "delete":
             path = to_path(change.get("uri"), Path)
-            missing_is_fine = wanted.get("ignoreIfNotExists") is True
-            recursive = wanted.get("recursive") is True
+            missing_is_fine = flags.get("ignoreIfNotExists") is True
+            recursive = flags.get("recursive") is True
             return _no_path(change) if path is None else DeleteFile(path, recursive, missing_is_fine)
         case other:
             return EditRefused(f"the server's edit has an unknown change: {str(other)[:40]}")
@@ -214,14 +214,14 @@ def _placed(
 
 
 def _offset(
-    found: Any, text: str, lines: Sequence[str], starts: Sequence[int], encoding: PositionEncoding
+    value: Any, text: str, lines: Sequence[str], starts: Sequence[int], encoding: PositionEncoding
 ) -> int | None:
     """The offset of a position; None if the text does not have it, or it lies inside a character."""
-    if isinstance(found, Mapping) and found.get("line") == len(lines) and found.get("character") == 0:
+    if isinstance(value, Mapping) and value.get("line") == len(lines) and value.get("character") == 0:
         return len(text)  # the line behind the last
-    position = from_server(found, lines, encoding)
+    position = from_server(value, lines, encoding)
     if position is None or to_server(position, lines, encoding) != {
-        name: found.get(name) for name in ("line", "character")
+        name: value.get(name) for name in ("line", "character")
     }:
         return None
     return _at(position, starts)
@@ -231,6 +231,6 @@ def _at(position: Position, starts: Sequence[int]) -> int:
     return starts[position.line - 1] + position.column - 1
 
 
-def _is_beyond(found: Any, lines: Sequence[str]) -> bool:
-    position = from_server(found, None, "utf-32")
+def _is_beyond(value: Any, lines: Sequence[str]) -> bool:
+    position = from_server(value, None, "utf-32")
     return position is not None and position.line > len(lines)

@@ -102,8 +102,8 @@ class Planner:
                     self._delete(operation)
             if len(self._states) > MAX_FILES:
                 raise Unchangeable(f"the change is about more than {MAX_FILES} files")
-        made = (self._change(path, state) for path, state in sorted(self._states.items()))
-        return [change for change in made if change.before != change.after]
+        changes = (self._change(path, state) for path, state in sorted(self._states.items()))
+        return [change for change in changes if change.before != change.after]
 
     def _edit(self, operation: EditFile) -> None:
         state = self._state(operation.path)
@@ -175,8 +175,8 @@ class Planner:
             raise self._refusal(path, "its folder does not exist")
 
     def _refusal(self, path: Path, reason: str) -> Unchangeable:
-        shown = self._workspace.workspace_path(path) or path.as_posix()
-        return Unchangeable(f"{shown}: {reason}. No file was changed")
+        name = self._workspace.workspace_path(path) or path.as_posix()
+        return Unchangeable(f"{name}: {reason}. No file was changed")
 
     def _change(self, path: Path, state: _State) -> FileChange:
         before = None if state.content is None else state.content.data

@@ -103,11 +103,11 @@ def _shown_actions(parts: Sequence[Part[list[Mapping[str, Any]]]], texts: Texts,
 
 async def _servers(workplace: Workplace, path: Path) -> tuple[list[LanguageServer], list[Unavailable]]:
     """All servers for the file, of both roles: linters have actions, too."""
-    found = [
+    servers = [
         *await workplace.servers.for_file(path, "symbols"),
         *await workplace.servers.for_file(path, "diagnostics"),
     ]
-    running, unavailable = asking.split(list({one.specification.name: one for one in found}.values()))
+    running, unavailable = asking.split(list({each.specification.name: each for each in servers}.values()))
     return [server for server in running if server.supports(_METHOD)], unavailable
 
 
@@ -123,18 +123,18 @@ async def _params(server: LanguageServer, path: Path, arguments: Mapping[str, An
     lines = await server.open(path)
     first = min(int(arguments.get("line", 1)), len(lines))
     last = min(int(arguments.get("endLine", first)), len(lines))
-    wanted = {
+    where = {
         "start": to_server(Position(first, 1), lines, server.encoding),
         "end": to_server(Position(last, len(lines[last - 1]) + 1), lines, server.encoding),
     }
     answer = await server.diagnostics([path], DIAGNOSTICS_S)
-    known = [raw for file in answer.files if file.path == path for raw in file.diagnostics]
-    near = [raw for raw in known if _touches(raw.get("range"), first - 1, last - 1)]
+    diagnostics = [raw for file in answer.files if file.path == path for raw in file.diagnostics]
+    near = [raw for raw in diagnostics if _touches(raw.get("range"), first - 1, last - 1)]
     kinds = arguments.get("kinds")
     only = {} if kinds is None else {"only": list(kinds)}
     return {
         "textDocument": {"uri": to_uri(path)},
-        "range": wanted,
+        "range": where,
         "context": {"diagnostics": near, "triggerKind": 1, **only},
     }
 
@@ -152,36 +152,39 @@ def _listed(
     entries = [
         Entry(
             {
-                "title": one.title,
-                "kind": one.kind,
-                "preferred": one.raw.get("isPreferred") is True,
-                "provider": one.server.specification.name,
-                **({"disabled": one.disabled} if one.disabled is not None else {}),
+                "title": action.title,
+                "kind": action.kind,
+                "preferred": action.raw.get("isPreferred") is True,
+                "provider": action.server.specification.name,
+                **({"disabled": action.disabled} if action.disabled is not None else {}),
             },
-            (one.title, f"{one.kind or 'action'} ({one.server.specification.name})" + _remark(one)),
+            (
+                action.title,
+                f"{action.kind or 'action'} ({action.server.specification.name})" + _remark(action),
+            ),
         )
-        for one in actions
+        for action in actions
     ]
-    found = Listing("Code actions summary", "actions", entries, freshness, unavailable)
-    return listing.result(found, {}, MAX_ACTIONS)
+    offers = Listing("Code actions summary", "actions", entries, freshness, unavailable)
+    return listing.result(offers, {}, MAX_ACTIONS)
 
 
-def _remark(one: _Action) -> str:
-    if one.disabled is not None:
-        return f", not possible: {one.disabled}"
-    return ", preferred" if one.raw.get("isPreferred") is True else ""
+def _remark(action: _Action) -> str:
+    if action.disabled is not None:
+        return f", not possible: {action.disabled}"
+    return ", preferred" if action.raw.get("isPreferred") is True else ""
 
 
 def _chosen(actions: Sequence[_Action], title: str) -> _Action:
-    wanted = " ".join(title.split()).casefold()
-    exact = [one for one in actions if one.title.casefold() == wanted]
-    fitting = exact or [one for one in actions if wanted in one.title.casefold()]
-    titles = "; ".join(one.title for one in actions[:10]) or "none"
+    words = " ".join(title.split()).casefold()
+    exact = [action for action in actions if action.title.casefold() == words]
+    fitting = exact or [action for action in actions if words in action.title.casefold()]
+    titles = "; ".join(action.title for action in actions[:10]) or "none"
     if not fitting:
         raise InvalidArguments("/action", f"there is no such action here. There are: {titles}")
-    if len({one.title for one in fitting}) > 1:
+    if len({action.title for action in fitting}) > 1:
         raise InvalidArguments(
-            "/action", f"several actions fit: {'; '.join(one.title for one in fitting[:10])}"
+            "/action", f"several actions fit: {'; '.join(action.title for action in fitting[:10])}"
         )
     if fitting[0].disabled is not None:
         raise ToolError(f"{fitting[0].title} is not possible: {fitting[0].disabled}")

@@ -43,7 +43,7 @@ class Proposal:
         freshness: how complete the edit is.
         unavailable: servers that do not run.
         about, head: more members, and lines of the text.
-        said: the words of the caller that are a part of the change.
+        caller_words: the words of the caller that are a part of the change.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Proposal:
     unavailable: Sequence[Unavailable]
     about: Mapping[str, Any]
     head: Sequence[str]
-    said: str = ""
+    caller_words: str = ""
 
 
 async def finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bool) -> ToolResult:
@@ -77,11 +77,11 @@ def _finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bo
             {"freshness": [proposal.freshness.structured()]},
         )
     copies = workplace.copies()
-    operations = [one for one in operations if copies.around(one.path) is None]
+    operations = [operation for operation in operations if copies.around(operation.path) is None]
     try:
         planner = Planner(workplace.workspace, proposal.encoding, proposal.asked_ns)
         changes = planner.plan(operations)
-        _refuse_repetition(changes, texts, proposal.said)
+        _refuse_repetition(changes, texts, proposal.caller_words)
         if apply:
             apply_changes(changes)
     except (Unchangeable, ApplyFailed) as refused:
@@ -89,10 +89,10 @@ def _finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bo
     return _result(workplace, proposal, changes, applied=apply and bool(changes))
 
 
-def _refuse_repetition(changes: Sequence[FileChange], texts: Texts, said: str) -> None:
+def _refuse_repetition(changes: Sequence[FileChange], texts: Texts, words: str) -> None:
     """Refuse what would copy text of files outside the workspace into it: a server has read them, too."""
     changed = [change.path for change in changes if change.before is not None]
-    if not all(texts.may_say(change.new_text, changed, said) for change in changes):
+    if not all(texts.may_say(change.new_text, changed, words) for change in changes):
         raise ToolError(
             "the change would repeat text of a file outside the workspace, behind a link of the project. "
             "No file was changed"
@@ -141,15 +141,15 @@ class _Diff:
 
 def unified_diff(changes: Sequence[FileChange], workspace: Workspace) -> _Diff:
     """The diff of all changes."""
-    kept: list[str] = []
+    lines: list[str] = []
     size = 0
     for line in (line for change in changes for line in _file_diff(change, workspace)):
-        shown = line if len(line) <= MAX_WIDTH else line[:MAX_WIDTH] + "…"
-        size += len(shown) + 1
+        text = line if len(line) <= MAX_WIDTH else line[:MAX_WIDTH] + "…"
+        size += len(text) + 1
         if size > MAX_CHARACTERS:
-            return _Diff("\n".join([*kept, "… the diff is longer"]), truncated=True)
-        kept.append(shown)
-    return _Diff("\n".join(kept), truncated=False)
+            return _Diff("\n".join([*lines, "… the diff is longer"]), truncated=True)
+        lines.append(text)
+    return _Diff("\n".join(lines), truncated=False)
 
 
 def _file_diff(change: FileChange, workspace: Workspace) -> Iterator[str]:
@@ -164,5 +164,5 @@ def _file_diff(change: FileChange, workspace: Workspace) -> Iterator[str]:
             f"@@ {len(old)} lines become {len(new)}; not compared @@",
         )
         return
-    found = list(difflib.unified_diff(old, new, before, after, lineterm=""))
-    yield from found or (f"--- {before}", f"+++ {after}")
+    lines = list(difflib.unified_diff(old, new, before, after, lineterm=""))
+    yield from lines or (f"--- {before}", f"+++ {after}")

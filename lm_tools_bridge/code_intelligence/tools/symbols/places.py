@@ -35,13 +35,13 @@ class Place(msgspec.Struct, frozen=True):
 
     def structured(self, workplace: Workplace, around: int = AROUND) -> dict[str, Any]:
         """As in `structuredContent`; the preview begins at `previewStartLine`."""
-        first, shown = self._around(around)
+        first, lines = self._around(around)
         absolute, in_workspace = workplace.names(self.path)
         return {
             "absolutePath": absolute,
             "workspacePath": in_workspace,
             **spans.members(self.span),
-            "preview": "\n".join(shown),
+            "preview": "\n".join(lines),
             "previewStartLine": first,
         }
 
@@ -51,9 +51,9 @@ class Place(msgspec.Struct, frozen=True):
 
     def preview(self, around: int = AROUND) -> list[str]:
         """The lines around, each with its number."""
-        first, shown = self._around(around)
-        width = len(str(first + len(shown)))
-        return [f"{number:>{width}}| {line}" for number, line in enumerate(shown, first)]
+        first, lines = self._around(around)
+        width = len(str(first + len(lines)))
+        return [f"{number:>{width}}| {line}" for number, line in enumerate(lines, first)]
 
     def first_line(self) -> str:
         """The line it begins in, trimmed."""
@@ -63,7 +63,7 @@ class Place(msgspec.Struct, frozen=True):
     def _around(self, around: int) -> tuple[int, list[str]]:
         line = self.span.start.line
         first = max(1, line - around)
-        return first, [cut(one) for one in (self.lines or ())[first - 1 : line + around]]
+        return first, [cut(each) for each in (self.lines or ())[first - 1 : line + around]]
 
 
 def place_of(uri: Any, where: Any, texts: Texts, encoding: PositionEncoding) -> Place | None:
@@ -78,9 +78,9 @@ def place_of(uri: Any, where: Any, texts: Texts, encoding: PositionEncoding) -> 
 
 def places_of(result: Any, texts: Texts, encoding: PositionEncoding) -> list[Place]:
     """The places in a list of `Location` or `LocationLink`, in order, each once. Blocks."""
-    found = [place_of(*_location(one), texts, encoding) for one in list_of(result)]
-    known = {place.order: place for place in found if place is not None}
-    return sorted(known.values(), key=lambda place: place.order)
+    places = [place_of(*_location(location), texts, encoding) for location in list_of(result)]
+    by_order = {place.order: place for place in places if place is not None}
+    return sorted(by_order.values(), key=lambda place: place.order)
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -92,32 +92,32 @@ class Location(msgspec.Struct, frozen=True):
 
 def locations_of(result: Any) -> list[Location]:
     """As `places_of`, without reading the files."""
-    known: dict[tuple[Any, ...], Location] = {}
+    by_order: dict[tuple[Any, ...], Location] = {}
     paths: dict[Any, tuple[Path, str] | None] = {}  # many places lie in one file
-    for one in list_of(result):
-        uri, where = _location(one)
+    for raw in list_of(result):
+        uri, where = _location(raw)
         if not isinstance(uri, str):
             continue
         if uri not in paths:
             path = to_path(uri, Path)
             paths[uri] = None if path is None else (path, path.as_posix())
-        named, order = paths[uri], order_of(where)
-        if named is not None and order is not None:
-            known[named[1], *order] = Location(named[0], where)
-    return [known[order] for order in sorted(known)]
+        names, order = paths[uri], order_of(where)
+        if names is not None and order is not None:
+            by_order[names[1], *order] = Location(names[0], where)
+    return [by_order[order] for order in sorted(by_order)]
 
 
-def really_at(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def really_at(locations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The locations with the real paths of their files, so that one under two names is there once. Blocks."""
     real: dict[Any, Any] = {}
     moved = []
-    for one in found:
-        member = "targetUri" if "targetUri" in one else "uri"
-        uri = one.get(member)
+    for location in locations:
+        member = "targetUri" if "targetUri" in location else "uri"
+        uri = location.get(member)
         if isinstance(uri, str) and uri not in real:
             path = to_path(uri, Path)
             real[uri] = uri if path is None else to_uri(Path(os.path.realpath(path)))
-        moved.append({**one, member: real.get(uri, uri)} if isinstance(uri, str) else one)
+        moved.append({**location, member: real.get(uri, uri)} if isinstance(uri, str) else location)
     return moved
 
 
@@ -129,7 +129,7 @@ def place_at(location: Location, texts: Texts, encoding: PositionEncoding) -> Pl
     return Place(location.path, span, lines)
 
 
-def _location(one: Mapping[str, Any]) -> tuple[Any, Any]:
-    if "targetUri" in one:
-        return one["targetUri"], one.get("targetSelectionRange", one.get("targetRange"))
-    return one.get("uri"), one.get("range")
+def _location(location: Mapping[str, Any]) -> tuple[Any, Any]:
+    if "targetUri" in location:
+        return location["targetUri"], location.get("targetSelectionRange", location.get("targetRange"))
+    return location.get("uri"), location.get("range")

@@ -42,7 +42,7 @@ class NameQuery:
             return False
         near = above[len(above) - len(self.containers) :] if self.containers else ()
         return len(near) == len(self.containers) and all(
-            _is_container(one, wanted) for one, wanted in zip(near, self.containers, strict=True)
+            _is_container(container, word) for container, word in zip(near, self.containers, strict=True)
         )
 
     @property
@@ -56,15 +56,15 @@ class NameQuery:
         return "" if "|" in plain else max(_WORD.findall(plain), key=len, default="")
 
     def _compare(self) -> Callable[[str], bool]:
-        wanted = self.name
+        text = self.name
         if self.match == "exact":
-            return lambda name: name == wanted
-        lowered = wanted.lower()
+            return lambda name: name == text
+        lowered = text.lower()
         if self.match == "prefix":
             return lambda name: name.lower().startswith(lowered)
         if self.match == "fuzzy":
             return lambda name: _has_in_order(name.lower(), lowered)
-        pattern = re.compile(wanted)
+        pattern = re.compile(text)
         return lambda name: pattern.search(name[:MAX_NAME]) is not None
 
 
@@ -99,9 +99,9 @@ def _split(name: str) -> list[str]:
     return parts or [name]
 
 
-def _is_container(name: str, wanted: str) -> bool:
+def _is_container(name: str, word: str) -> bool:
     """Rust's `impl Display for Stack` is a part of `Stack`, `List<T>` of `List`."""
-    return name == wanted or name.partition("<")[0].split()[-1:] == [wanted]
+    return name == word or name.partition("<")[0].split()[-1:] == [word]
 
 
 def _has_in_order(name: str, letters: str) -> bool:

@@ -58,13 +58,13 @@ class Findings:
 
 
 async def search(
-    workplace: Workplace, wanted: NameQuery, path: Path | None, waiting: Waiting, texts: Texts
+    workplace: Workplace, query: NameQuery, path: Path | None, waiting: Waiting, texts: Texts
 ) -> Findings:
     """The declarations with a wanted name; those of the workspace come first.
 
     Args:
         workplace: where to search.
-        wanted: the name.
+        query: the name.
         path: the only file to search; None for the project.
         waiting: see `Waiting`.
         texts: the files read by this call.
@@ -73,19 +73,19 @@ async def search(
         ToolError: no server could be asked.
     """
     if path is None:
-        found = await workplace.servers.for_project("symbols")
+        available = await workplace.servers.for_project("symbols")
     else:
-        found = await workplace.servers.for_file(path, "symbols")
-    running, unavailable = asking.split(found)
-    servers = [one for one in running if one.supports(OUTLINE) or one.supports(PROJECT)]
+        available = await workplace.servers.for_file(path, "symbols")
+    running, unavailable = asking.split(available)
+    servers = [each for each in running if each.supports(OUTLINE) or each.supports(PROJECT)]
     servers = _without_covered(servers) if path is None else servers[:1]
     if not servers:
         raise asking.no_server(unavailable, "this project" if path is None else workplace.shown(path))
 
     async def work(server: LanguageServer) -> _Found:
         if path is not None:
-            return _Found([one for one in await outline(server, path, texts) if wanted.fits(one.path)])
-        return await _in_project(workplace, server, wanted, texts)
+            return _Found([each for each in await outline(server, path, texts) if query.fits(each.path)])
+        return await _in_project(workplace, server, query, texts)
 
     parts = await asking.ask_all(servers, work, waiting)
     symbols = _ordered(workplace, parts)
@@ -103,53 +103,51 @@ def _limited(part: Part[_Found]) -> Freshness:
 
 def _without_covered(servers: Sequence[LanguageServer]) -> list[LanguageServer]:
     """The first server for each language: what a later one finds would be there twice."""
-    chosen: list[LanguageServer] = []
+    needed: list[LanguageServer] = []
     covered: set[str] = set()
     for server in servers:
         languages = set(server.specification.languages)
         if not languages <= covered:
-            chosen.append(server)
+            needed.append(server)
             covered |= languages
-    return chosen
+    return needed
 
 
 def _ordered(workplace: Workplace, parts: Iterable[Part[_Found]]) -> list[tuple[Symbol, LanguageServer]]:
-    known: dict[tuple[object, ...], tuple[Symbol, LanguageServer]] = {}
+    by_place: dict[tuple[object, ...], tuple[Symbol, LanguageServer]] = {}
     for part in parts:
         for symbol in part.value.symbols if part.value is not None else ():
-            known.setdefault((symbol.place.path, symbol.place.span.start), (symbol, part.server))
+            by_place.setdefault((symbol.place.path, symbol.place.span.start), (symbol, part.server))
     return sorted(
-        known.values(),
-        key=lambda one: (not workplace.workspace.contains(one[0].place.path), one[0].place.order),
+        by_place.values(),
+        key=lambda pair: (not workplace.workspace.contains(pair[0].place.path), pair[0].place.order),
     )
 
 
-async def _in_project(
-    workplace: Workplace, server: LanguageServer, wanted: NameQuery, texts: Texts
-) -> _Found:
+async def _in_project(workplace: Workplace, server: LanguageServer, query: NameQuery, texts: Texts) -> _Found:
     candidates: list[Symbol] = []
     if server.supports(PROJECT):
-        result = list_of(await server.request(PROJECT, {"query": wanted.literal}))
-        own = replace(wanted, containers=(), whole=False)
+        result = list_of(await server.request(PROJECT, {"query": query.literal}))
+        own = replace(query, containers=(), whole=False)
         # most of what a server finds only resembles the name; the file of each of the rest is read
         fitting = [raw for raw in result[:MAX_HITS] if own.fits(found_path(raw)[-1:])]
-        paths = [one.path for one in locations_of([raw.get("location") for raw in fitting])]
-        listed = await workplace.run(
+        paths = [each.path for each in locations_of([raw.get("location") for raw in fitting])]
+        symbols = await workplace.run(
             paths, lambda: [found_symbol(raw, texts, server.encoding) for raw in fitting]
         )
         outside_copies = await workplace.own(paths)
-        candidates = [one for one in listed if one is not None and one.place.path in outside_copies]
+        candidates = [each for each in symbols if each is not None and each.place.path in outside_copies]
     if not server.supports(OUTLINE):
-        return _Found([one for one in candidates if wanted.fits(one.path)])
-    files = list(dict.fromkeys(one.place.path for one in candidates))
+        return _Found([each for each in candidates if query.fits(each.path)])
+    files = list(dict.fromkeys(each.place.path for each in candidates))
     is_cut = False
     if not files:
-        files, is_cut = await _files_with(workplace, server, wanted)
+        files, is_cut = await _files_with(workplace, server, query)
     outlines = await asyncio.gather(*(_outline(server, path, texts) for path in files[:MAX_FILES]))
     exact = dict(zip(files[:MAX_FILES], outlines, strict=True))
-    found = [one for symbols in exact.values() for one in symbols if wanted.fits(one.path)]
-    rest = [one for one in candidates if one.place.path not in exact and wanted.fits(one.path)]
-    return _Found(found + rest, partial=is_cut or len(files) > MAX_FILES)
+    fitting_symbols = [each for symbols in exact.values() for each in symbols if query.fits(each.path)]
+    others = [each for each in candidates if each.place.path not in exact and query.fits(each.path)]
+    return _Found(fitting_symbols + others, partial=is_cut or len(files) > MAX_FILES)
 
 
 async def _outline(server: LanguageServer, path: Path, texts: Texts) -> list[Symbol]:
@@ -161,19 +159,19 @@ async def _outline(server: LanguageServer, path: Path, texts: Texts) -> list[Sym
 
 
 async def _files_with(
-    workplace: Workplace, server: LanguageServer, wanted: NameQuery
+    workplace: Workplace, server: LanguageServer, names: NameQuery
 ) -> tuple[list[Path], bool]:
     """The files of the server's languages that may declare a wanted name, and whether there may be more.
 
     Those with a line that looks like its declaration come first.
     """
-    word = wanted.literal
-    if not word or wanted.match == "fuzzy":
-        listed = await files_of(workplace.workspace, workplace.searches, server.specification, _TEXT_HITS)
-        return list(listed.paths), listed.partial
-    exact = wanted.match == "exact"
+    word = names.literal
+    if not word or names.match == "fuzzy":
+        files = await files_of(workplace.workspace, workplace.searches, server.specification, _TEXT_HITS)
+        return list(files.paths), files.partial
+    exact = names.match == "exact"
     name = re.escape(word if exact else word.lower())
-    found: dict[Path, None] = {}
+    candidates: dict[Path, None] = {}
     is_cut = False
     for text in (rf"{_DECLARES}{name}", name):
         query = TextQuery(text, regex=True, case_sensitive=exact)
@@ -187,6 +185,6 @@ async def _files_with(
             )
         except EngineUnavailable:
             return [], False
-        found |= dict.fromkeys(match.path for match in lines.items)
+        candidates |= dict.fromkeys(match.path for match in lines.items)
         is_cut = lines.capped
-    return list(found), is_cut
+    return list(candidates), is_cut

@@ -73,8 +73,8 @@ class Symbol:
 
 def kind_name(value: Any) -> str:
     """The name of an LSP symbol kind."""
-    known = isinstance(value, int) and 1 <= value <= len(SYMBOL_KINDS)
-    return SYMBOL_KINDS[value - 1] if known else "variable"
+    is_known = isinstance(value, int) and 1 <= value <= len(SYMBOL_KINDS)
+    return SYMBOL_KINDS[value - 1] if is_known else "variable"
 
 
 async def outline(
@@ -97,29 +97,29 @@ async def outline(
     if texts.shown(lines) is None:
         raise PermissionError(errno.EACCES, OUTSIDE, str(path))
     memo = server.memo(path)
-    known: list[Symbol] | None = memo.get(OUTLINE)
-    if known is not None:
-        return known
+    remembered: list[Symbol] | None = memo.get(OUTLINE)
+    if remembered is not None:
+        return remembered
     result = await server.request(OUTLINE, {"textDocument": {"uri": to_uri(path)}})
     entries = _entries(list_of(result), (), 0)
-    found = []
+    symbols = []
     for _, (names, raw) in zip(range(MAX_SYMBOLS), entries, strict=False):
         symbol = _symbol(names, raw, path, lines, server.encoding)
-        found += [] if symbol is None else [symbol]
+        symbols += [] if symbol is None else [symbol]
     if path.suffix in _SCRIPTS:
         is_imported = import_finder(lines)
-        found = [one for one in found if not is_imported(one.place.span.start)]
-    found.sort(key=lambda one: (one.whole.start, -one.whole.end.line))
-    if found and server.memo(path) is memo:  # nothing changed meanwhile
-        memo[OUTLINE] = found
-    return found
+        symbols = [each for each in symbols if not is_imported(each.place.span.start)]
+    symbols.sort(key=lambda each: (each.whole.start, -each.whole.end.line))
+    if symbols and server.memo(path) is memo:  # nothing changed meanwhile
+        memo[OUTLINE] = symbols
+    return symbols
 
 
 def _entries(
-    listed: Sequence[Mapping[str, Any]], above: tuple[str, ...], depth: int
+    items: Sequence[Mapping[str, Any]], above: tuple[str, ...], depth: int
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
     """The entries of a tree of `DocumentSymbol`, or a list of `SymbolInformation`, with their names."""
-    for raw in listed:
+    for raw in items:
         name = raw.get("name")
         if not isinstance(name, str) or not name:
             continue
@@ -145,9 +145,9 @@ def _symbol(
     if whole is None:
         return None
     selection = span_from_server(raw.get("selectionRange"), lines, encoding) or whole
-    named = path_of(names)
-    place = Place(path, _at_name(selection, named[-1], lines), lines)
-    return Symbol(named, kind_name(raw.get("kind")), place, whole)
+    name_path = path_of(names)
+    place = Place(path, _at_name(selection, name_path[-1], lines), lines)
+    return Symbol(name_path, kind_name(raw.get("kind")), place, whole)
 
 
 def _at_name(span: Span, name: str, lines: Sequence[str]) -> Span:
@@ -170,27 +170,27 @@ def found_path(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 def found_symbol(raw: Mapping[str, Any], texts: Texts, encoding: PositionEncoding) -> Symbol | None:
     """A symbol of `workspace/symbol`; None if it is none, or its file must not be shown. Blocks."""
-    named, location = found_path(raw), raw.get("location")
-    if not named or not isinstance(location, Mapping):
+    name_path, location = found_path(raw), raw.get("location")
+    if not name_path or not isinstance(location, Mapping):
         return None
     place = place_of(location.get("uri"), location.get("range"), texts, encoding)
     if place is None or not texts.admits(place.path):
         return None
-    at_name = Place(place.path, _at_name(place.span, named[-1], place.lines or ()), place.lines)
-    return Symbol(named, kind_name(raw.get("kind")), at_name, place.span)
+    at_name = Place(place.path, _at_name(place.span, name_path[-1], place.lines or ()), place.lines)
+    return Symbol(name_path, kind_name(raw.get("kind")), at_name, place.span)
 
 
 def import_finder(lines: Sequence[str]) -> Callable[[Position], bool]:
     """Tells of a place in a file of these suffixes whether it is in an import or a list of exports."""
-    found = [match.span() for match in _IMPORT.finditer("\n".join(lines))]
-    if not found:
+    imports = [match.span() for match in _IMPORT.finditer("\n".join(lines))]
+    if not imports:
         return lambda place: False
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    begins = [begin for begin, _ in found]
+    begins = [begin for begin, _ in imports]
 
     def is_imported(place: Position) -> bool:
         offset = starts[place.line - 1] + place.column - 1
         number = bisect_right(begins, offset) - 1
-        return number >= 0 and offset < found[number][1]
+        return number >= 0 and offset < imports[number][1]
 
     return is_imported

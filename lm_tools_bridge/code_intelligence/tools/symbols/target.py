@@ -84,14 +84,14 @@ async def find_target(
     if path is not None and line is not None:
         return await _at_position(workplace, path, arguments, method, texts)
     try:
-        wanted = name_query(str(name))
+        query = name_query(str(name))
     except ValueError as error:
         raise InvalidArguments("/symbol", str(error)) from None
-    found = await search(workplace, wanted, path, waiting, texts)
-    if not found.symbols:
-        raise _unknown(str(name), found)
-    symbol, server = await _only(workplace, str(name), found, texts)
-    unavailable: Sequence[Unavailable] = _about(symbol.place.path, found.unavailable)
+    findings = await search(workplace, query, path, waiting, texts)
+    if not findings.symbols:
+        raise _unknown(str(name), findings)
+    symbol, server = await _only(workplace, str(name), findings, texts)
+    unavailable: Sequence[Unavailable] = _about(symbol.place.path, findings.unavailable)
     if not server.supports(method):
         server, unavailable = await _server_for(workplace, symbol.place.path, method)
     lines = await _open(server, symbol.place.path, workplace)
@@ -118,7 +118,7 @@ async def _at_position(
         pointer = "/line" if not 1 <= line <= len(lines) else "/character"
         raise InvalidArguments(pointer, position.reason)
     symbol = next(
-        (one for one in symbols if one.place.span.start <= ours <= one.place.span.end),
+        (each for each in symbols if each.place.span.start <= ours <= each.place.span.end),
         None,
     )
     return Target(server, path, position, _word_at(lines, ours), symbol, unavailable)
@@ -128,11 +128,11 @@ def _character_in(text: str, line: int, name: str | None, symbols: Sequence[Symb
     """Where in a line the symbol stands whose character was not given."""
     if name is not None:
         last = name_query(name).name
-        found = re.search(rf"(?<!\w){re.escape(last)}(?!\w)", text)
-        if found is None:
+        match = re.search(rf"(?<!\w){re.escape(last)}(?!\w)", text)
+        if match is None:
             raise InvalidArguments("/symbol", f"line {line} does not contain {last}")
-        return found.start() + 1
-    declared = [one.place.span.start.column for one in symbols if one.place.span.start.line == line]
+        return match.start() + 1
+    declared = [each.place.span.start.column for each in symbols if each.place.span.start.line == line]
     if not declared:
         raise InvalidArguments("/character", f"line {line} declares no symbol; give character or symbol")
     return declared[0]
@@ -140,8 +140,8 @@ def _character_in(text: str, line: int, name: str | None, symbols: Sequence[Symb
 
 def _word_at(lines: Sequence[str], place: Position) -> str:
     """The name at a place; empty if there is none."""
-    found = re.finditer(r"[\w$]+", lines[place.line - 1])
-    return next((one[0] for one in found if one.start() < place.column <= one.end() + 1), "")
+    matches = re.finditer(r"[\w$]+", lines[place.line - 1])
+    return next((match[0] for match in matches if match.start() < place.column <= match.end() + 1), "")
 
 
 async def _symbols(
@@ -175,7 +175,7 @@ async def _server_for(
 
 def _about(path: Path, unavailable: Sequence[Unavailable]) -> list[Unavailable]:
     """Those that would know the language of a file."""
-    return [one for one in unavailable if {path.name, path.suffix} & one.specification.languages.keys()]
+    return [kind for kind in unavailable if {path.name, path.suffix} & kind.specification.languages.keys()]
 
 
 async def _open(server: LanguageServer, path: Path, workplace: Workplace) -> Sequence[str]:
@@ -187,10 +187,10 @@ async def _open(server: LanguageServer, path: Path, workplace: Workplace) -> Seq
 
 
 async def _only(
-    workplace: Workplace, name: str, found: Findings, texts: Texts
+    workplace: Workplace, name: str, findings: Findings, texts: Texts
 ) -> tuple[Symbol, LanguageServer]:
     """The one symbol that was found; declaration and definition of one symbol count as one."""
-    symbols = await _once(workplace, found.symbols)
+    symbols = await _once(workplace, findings.symbols)
     if len(symbols) == 1:
         return symbols[0]
     if len(symbols) <= MAX_CANDIDATES:
@@ -199,12 +199,15 @@ async def _only(
         )
         if _is_one(homes):
             return symbols[0]
-    shown = [f"{one.title()} at {one.place.text(workplace)}" for one, _ in symbols[:MAX_CANDIDATES]]
-    rest = len(symbols) - len(shown)
+    titles = [
+        f"{candidate.title()} at {candidate.place.text(workplace)}"
+        for candidate, _ in symbols[:MAX_CANDIDATES]
+    ]
+    rest = len(symbols) - len(titles)
     more = f"; and {rest} more" if rest else ""
     raise InvalidArguments(
         "/symbol",
-        f"{len(symbols)} symbols have the name {name}: {'; '.join(shown)}{more}. "
+        f"{len(symbols)} symbols have the name {name}: {'; '.join(titles)}{more}. "
         "Give filePath (and line), or a longer name path",
     )
 
@@ -217,20 +220,20 @@ async def _once(
     if len(paths) < 2:
         return list(symbols)
     real = await workplace.run(paths, lambda: {path: Path(os.path.realpath(path)) for path in paths})
-    known: dict[object, tuple[Symbol, LanguageServer]] = {}
+    by_place: dict[object, tuple[Symbol, LanguageServer]] = {}
     for symbol, server in symbols:
         path = symbol.place.path
         key = (real[path], symbol.place.span.start)
-        if key not in known or real[path] == path:
-            known[key] = (symbol, server)
-    return list(known.values())
+        if key not in by_place or real[path] == path:
+            by_place[key] = (symbol, server)
+    return list(by_place.values())
 
 
 def _is_one(homes: Sequence[frozenset[Home]]) -> bool:
     """Whether places are of one symbol: each is connected with the others by where it is defined."""
     joined, rest = set(homes[0]), list(homes[1:])
     while rest:
-        near = next((one for one in rest if not joined.isdisjoint(one)), None)
+        near = next((home for home in rest if not joined.isdisjoint(home)), None)
         if near is None:
             return False
         joined |= near
@@ -252,25 +255,25 @@ async def _homes(
         result = await server.request(_DEFINITION, params)
     except (RequestFailed, RequestTimedOut, OSError):
         return frozenset({own})
-    paths = [one.path for one in locations_of(result)]
+    paths = [location.path for location in locations_of(result)]
     places = await workplace.run(paths, lambda: places_of(result, texts, server.encoding))
     return frozenset({own, *((place.path, place.span.start.line) for place in places)})
 
 
-def _unknown(name: str, found: Findings) -> ToolError:
-    told = "; ".join(one.text() for one in found.freshness if one.state != "fresh")
-    members = {"freshness": [one.structured() for one in found.freshness]}
-    if not found.has_answers:
+def _unknown(name: str, findings: Findings) -> ToolError:
+    doubts = "; ".join(each.text() for each in findings.freshness if each.state != "fresh")
+    members = {"freshness": [each.structured() for each in findings.freshness]}
+    if not findings.has_answers:
         return ToolError(
-            f"nothing is known about {name}, because nobody answered ({told}). Call again", members
+            f"nothing is known about {name}, because nobody answered ({doubts}). Call again", members
         )
-    so_far = f" so far ({told})" if told else ""
+    so_far = f" so far ({doubts})" if doubts else ""
     return ToolError(f"no symbol has the name {name}{so_far}. See lm_findSymbol", members)
 
 
 def freshness_members(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> dict[str, Any]:
     """What `structuredContent` says of the servers."""
     return {
-        "freshness": [one.structured() for one in parts],
+        "freshness": [part.structured() for part in parts],
         "unavailable": asking.unavailable_members(unavailable),
     }

@@ -40,7 +40,7 @@ async def ask(workplace: Workplace, target: Target, work: Work[T], waiting: Wait
 async def _give_files_with(workplace: Workplace, server: LanguageServer, name: str) -> None:
     query = TextQuery(re.escape(name), regex=True, case_sensitive=True)
     try:
-        found = await find_text(
+        matches = await find_text(
             workplace.workspace,
             query,
             where(server.specification),
@@ -49,7 +49,7 @@ async def _give_files_with(workplace: Workplace, server: LanguageServer, name: s
         )
     except EngineUnavailable:
         return
-    paths = dict.fromkeys(match.path for match in found.items)
+    paths = dict.fromkeys(match.path for match in matches.items)
     own = await asyncio.to_thread(without_libraries, workplace.workspace, paths)
     for path in own[:MAX_GIVEN]:
         with suppress(OSError):

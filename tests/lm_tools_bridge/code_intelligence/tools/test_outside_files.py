@@ -211,7 +211,7 @@ def test_words_of_the_files_themselves_are_no_repetition(root: Path) -> None:
     main = root / "main.py"
     assert texts.may_say("other print creds", [main])
     assert not texts.may_say(f"Literal['{SECRET[:12]}…", [main])
-    assert texts.may_say(SECRET, [main], said=SECRET)
+    assert texts.may_say(SECRET, [main], caller_words=SECRET)
     main.write_text(f"a = '{SECRET}'\n")
     assert Texts(FileGate([root]), lambda: [str(root / "creds.py")]).may_say(SECRET, [main])
 

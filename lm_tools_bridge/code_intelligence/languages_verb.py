@@ -17,6 +17,7 @@ from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.status_reading.responses import objects
 
 LIMIT_S: Final = 30.0
+"""The answer runs each program once for its version, each for some seconds at most."""
 _MIB: Final = 1024 * 1024
 _COLUMNS: Final = (
     Column("LANGUAGE", Kind.TEXT),

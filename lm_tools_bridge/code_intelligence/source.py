@@ -31,6 +31,7 @@ ID: Final = "language_servers"
 LOOK_AGAIN_S: Final = 60.0
 """Time after which a list looks again at which languages the project has; doubled while nothing changes."""
 RARELY_S: Final = 960.0
+"""The longest pause between two looks: the languages of a project rarely change."""
 FIRST_LOOK_S: Final = 1.5
 """So long the first list waits for the look; less than a list waits for a source."""
 _PACKAGE: Final = "lm_tools_bridge.code_intelligence.tools"

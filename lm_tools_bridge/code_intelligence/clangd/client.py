@@ -30,7 +30,7 @@ from workspace_server.workspace import OutsideWorkspace
 
 NAME: Final = "clangd"
 START_S: Final = 30.0
-"""What a caller waits for clangd to start: it reads its index from disk first."""
+"""What one caller waits for clangd to start; the start goes on, and the next call finds it running."""
 _CODES: Final[Mapping[Literal["missing", "untrusted", "disabled", "failed"], FailureCode]] = {
     "missing": "CLANGD_NOT_FOUND",
     "untrusted": "WORKSPACE_UNTRUSTED",

@@ -14,8 +14,11 @@ import msgspec
 from workspace_server.sources.builtin.search import process
 
 TIME_S: Final = 5.0
+"""Most patterns need milliseconds; one that backtracks without end would never end by itself."""
 MAX_NAMES: Final = 100_000
+"""Names of one match: far more than clangd lists for a query, and still a small message."""
 MAX_PATTERN: Final = 1000
+"""Characters: no pattern that a person or a model writes is longer."""
 _PROGRAM: Final = Path(__file__).with_name("name_matcher_program.py")
 
 

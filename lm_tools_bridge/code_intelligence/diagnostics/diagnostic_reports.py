@@ -10,7 +10,9 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 
 MAX_ITEMS: Final = 50_000
+"""Diagnostics of one answer: no caller is shown as many, and a server in error could send any number."""
 MAX_FILES: Final = 20_000
+"""Files of one answer, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)

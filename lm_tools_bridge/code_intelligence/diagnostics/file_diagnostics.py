@@ -27,7 +27,9 @@ PULL: Final = "textDocument/diagnostic"
 SETTLES_S: Final = 0.5
 """Where a version may be published more than once, the last word was said if no more is said for so long."""
 POLL_S: Final = 0.05
+"""Nothing tells when a server begins to offer pulled diagnostics; a caller does not notice this pause."""
 MAX_RESULTS: Final = 500
+"""Files whose last result is remembered: more than may be open, each result with all its diagnostics."""
 _ATTEMPTS: Final = 4
 
 Answer = tuple[FileDiagnostics, Freshness]

@@ -13,8 +13,11 @@ from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 from workspace_server.results import clean_text
 
 MAX_DIAGNOSTICS: Final = 50_000
+"""Of all files together: what a server publishes unasked must not fill the memory."""
 MAX_FILES: Final = 20_000
+"""Files with publications, for the same reason."""
 MAX_STATUSES: Final = 1000
+"""Files whose status is remembered; a status is of use only while its file is being checked."""
 IDLE: Final = "idle"
 """The status of a file that clangd has read and checked."""
 _LONGEST_STATUS: Final = 100

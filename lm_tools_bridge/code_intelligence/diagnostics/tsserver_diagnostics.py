@@ -20,6 +20,7 @@ _SEVERITIES: Final = {"error": 1, "warning": 2, "message": 3, "suggestion": 4}
 _UNNECESSARY: Final = 1
 _DEPRECATED: Final = 2
 MAX_ITEMS: Final = 10_000
+"""Diagnostics of one file and kind: no file that a person reads has more."""
 
 
 def passes_requests(peer: Peer) -> bool:

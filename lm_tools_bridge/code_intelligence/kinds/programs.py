@@ -18,6 +18,7 @@ from lm_tools_bridge.code_intelligence.kinds.real_programs import (
 
 Origin = Literal["project", "PATH", "extra"]
 MAX_SEARCHED: Final = 1000
+"""Searches that are remembered; each changed PATH adds one for every program."""
 PROJECT_FOLDERS: Final = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where the tools of a project are, relative to its folders."""
 

@@ -15,7 +15,9 @@ from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
 MAX_ENTRIES: Final = 20_000
 """Files and folders to look at; folders near the root come first."""
 LOOK_AGAIN_S: Final = 10.0
+"""A language that comes to a project is known after this time; a look lists up to 20,000 entries."""
 MAX_PYPROJECT: Final = 1024 * 1024
+"""Bytes: larger ones are no settings that a person wrote."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Final
 
 _SEVEN: Final = 7
 _MAX_PACKAGE: Final = 1024 * 1024
+"""Bytes of a `package.json`: real ones have some kilobytes."""
 _NODE_NAMES: Final = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "armv7l": "arm"}
 """The processors as Node.js calls them."""
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 TIME_S: Final = 5.0
+"""A program prints its version at once; only those that start a Java machine take a second or two."""
 _MAX_OUTPUT: Final = 10_000
+"""Bytes: the version stands in the first lines."""
 _VERSION: Final = re.compile(rb"\d+\.\d+[\w.+-]*")
 _ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "gopls": ("version",),

@@ -16,9 +16,11 @@ from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.machine.files.git_worktrees import is_copy
 
 MAX_FILES: Final = 20_000
+"""Files of one search: parsing more would take longer than a caller waits."""
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Larger files are generated or data."""
 MAX_RESULTS: Final = 2_000
+"""Symbols of one search: as many as the tools take from any server."""
 MAX_KEPT: Final = 4_000
 """Files whose symbols are kept; those searched longest ago go first."""
 

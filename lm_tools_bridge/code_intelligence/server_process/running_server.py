@@ -35,7 +35,9 @@ from workspace_server.processes.child_process import ChildProcess, ChildStartErr
 _BUSY: Final = frozenset({-32801, -32802})
 """Content modified, server cancelled: the same request succeeds once the server has taken in a change."""
 _FIRST_PAUSE_S: Final = 0.05
+"""A server that is busy with a change takes it in within milliseconds, mostly."""
 _LONGEST_PAUSE_S: Final = 1.0
+"""The pause doubles up to here, so that a long change costs few requests."""
 
 
 class RunningServer:

@@ -9,7 +9,9 @@ from lm_tools_bridge.code_intelligence.server import PositionEncoding
 from workspace_server.results import clean_text
 
 MAX_REGISTRATIONS: Final = 1000
+"""Real servers register some dozens; one in error could register without end."""
 MAX_VERSION: Final = 200
+"""Characters of the version in status, which is one line."""
 
 _PROVIDERS: Final = {
     "textDocument/declaration": "declarationProvider",

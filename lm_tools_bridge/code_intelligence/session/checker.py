@@ -26,6 +26,7 @@ from lm_tools_bridge.code_intelligence.tree.tree_watch import TreeWatch, Watcher
 from workspace_server import log
 
 LOOK_S: Final = 10.0
+"""A disk that takes longer hangs; the last result is then said to be stale."""
 TELL_S: Final = 2.0
 """So often a caller that waits is told that the check goes on."""
 MAX_RUNS: Final = 3

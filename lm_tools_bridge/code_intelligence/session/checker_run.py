@@ -22,8 +22,11 @@ from workspace_server.sources.builtin.search.process import Exit, run
 from workspace_server.sources.builtin.search.query import EngineUnavailable
 
 DEADLINE_S: Final = 300.0
+"""A first `cargo check` or `tsc` of a large project takes minutes."""
 MAX_OUTPUT: Final = 16 * 1024 * 1024
+"""Bytes of output: some 50,000 diagnostics. A checker that prints more is ended."""
 _MAX_WORDS: Final = 300
+"""Characters of a failure's own words in a reason, which is one line."""
 _REFERENCES: Final = '"references"'
 _QUIET: Final = {"NO_COLOR": "1", "CARGO_TERM_COLOR": "never", "FORCE_COLOR": "0"}
 

@@ -31,6 +31,7 @@ LOOK_S: Final = 10.0
 TAKE_IN_S: Final = 10.0
 """So long an answer waits for files that clangd reads; the rest is told in its freshness."""
 POLL_S: Final = 0.2
+"""A server's progress is told to the caller this often at most, and its end is noticed as soon."""
 
 
 class FollowedProject:

@@ -24,6 +24,7 @@ SILENCE_S: Final[Mapping[ReadySignal, float]] = {
 PAUSE_S: Final = 0.25
 """Progress that begins again this soon after its end is taken for the same."""
 MAX_TOKENS: Final = 1000
+"""Kinds of work under way: real servers have a few; one in error could begin work without end."""
 _LONGEST: Final = 200
 _COUNTS: Final = re.compile(r"(\d{1,9}) ?(?:/|of) ?(\d{1,9})")
 

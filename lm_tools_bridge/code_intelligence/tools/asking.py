@@ -23,6 +23,7 @@ from workspace_server.tool import ToolError
 SETTLE_S: Final = 0.3
 """Pause between two answers of a server that gives no sign when it is ready."""
 MAX_REASON: Final = 500
+"""Characters of a server's own words in a reason: some send a whole stack trace."""
 _UNTIL_TRUSTED: Final = ". Until the user decides, find names as text with lm_findTextInFiles"
 
 T = TypeVar("T")

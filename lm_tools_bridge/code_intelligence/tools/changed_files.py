@@ -22,9 +22,13 @@ from workspace_server.workspace import Folder, Workspace
 
 Since = Literal["head", "session"]
 MAX_FILES: Final = 2000
+"""Changed files of one call: more are no edits of a session, but a checkout of another branch."""
 MAX_OUTPUT: Final = 16 * 1024 * 1024
+"""Bytes of git's output: the names of some 200,000 files."""
 MAX_SEEN: Final = 200_000
+"""Files whose times are compared: as many as a look at a project lists."""
 DEADLINE_S: Final = 20.0
+"""git answers within a second or two in large repositories; on a disk that hangs it never does."""
 _POINTER: Final = "/changedSince"
 _OFF: Final = {
     "core.fsmonitor": "false",

@@ -14,8 +14,11 @@ from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD, Texts
 from lm_tools_bridge.code_intelligence.wire.positions import Span, span_from_server
 
 MAX_PREVIEW_LINES: Final = 10
+"""A range of more lines is a whole function, which says nothing about its error."""
 MAX_PREVIEW_WIDTH: Final = 500
+"""Characters: longer lines are generated, or data."""
 MAX_MESSAGE: Final = 2000
+"""Characters: messages about types of templates can have many thousands."""
 _TAGS: Final = {1: "unnecessary", 2: "deprecated"}
 
 

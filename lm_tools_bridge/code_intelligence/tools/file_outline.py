@@ -17,6 +17,7 @@ from workspace_server.tool import ToolError, ToolResult
 from workspace_server.workspace import absolute_text
 
 DEFAULT_LIMIT: Final = 300
+"""A line for each symbol: the outline of nearly every file that a person wrote."""
 DEFAULT_DEPTH: Final = 3
 
 

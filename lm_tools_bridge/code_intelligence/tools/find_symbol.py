@@ -15,6 +15,7 @@ from workspace_server.call_context import CallContext
 from workspace_server.tool import InvalidArguments, ToolResult
 
 DEFAULT_LIMIT: Final = 50
+"""With four lines each; a name that more symbols have wants a longer name path."""
 
 
 async def call(

@@ -26,8 +26,9 @@ from workspace_server.results import clean_text
 from workspace_server.tool import ToolError, ToolResult
 
 DEFAULT_LIMIT: Final = 100
+"""With five lines each; as many as a model reads before it asks for the next page."""
 MAX_REQUESTS: Final = 400
-"""Requests of one call in one direction: at some 20 ms each, they fit into the time of a call."""
+"""Requests of one call in one direction: at a second for each they end within the time of a call."""
 MAX_STEPS: Final = 2000
 """Steps of one call: more entries than a model reads, and still a small answer."""
 MAX_NAME: Final = 200

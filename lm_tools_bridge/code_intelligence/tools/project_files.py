@@ -15,6 +15,7 @@ from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.workspace import Workspace
 
 MAX_LISTED: Final = 50_000
+"""Files of one listing; from each folder's files those of libraries are left out afterwards."""
 
 
 @dataclass(frozen=True, slots=True)

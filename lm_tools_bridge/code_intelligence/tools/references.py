@@ -26,6 +26,7 @@ from workspace_server.call_context import CallContext
 from workspace_server.tool import ToolResult
 
 DEFAULT_LIMIT: Final = 100
+"""With five lines each; `total` counts all uses, whatever the page has."""
 MANY: Final = 200
 """More places are sorted in a thread."""
 _METHODS: Final[Mapping[str, tuple[str, str, str]]] = {

@@ -8,7 +8,9 @@ from typing import Any, Final
 from workspace_server.tool import Tool
 
 DEFAULT_WAIT_S: Final = 20
+"""Most servers have read a project by then, and clients wait for a call at least a minute."""
 MAX_WAIT_S: Final = 300
+"""The first index of a large C++ project takes minutes."""
 CALL_LIMIT_S: Final = 420.0
 """Longest duration of a call: the longest wait, and time to ask."""
 SYMBOL_KINDS: Final = (

@@ -23,6 +23,7 @@ from workspace_server.tool import ToolResult
 
 DEFAULT_LINES: Final = 40
 MAX_HOVER: Final = 8000
+"""Characters: hover texts can hold the documentation of a whole module."""
 _HOVER: Final = "textDocument/hover"
 _PLACES: Final[Mapping[str, str]] = {
     "definition": "textDocument/definition",

@@ -18,7 +18,9 @@ from lm_tools_bridge.code_intelligence.tree.disk_text import FileLines
 from workspace_server.files.file_gate import FileGate, real_path
 
 MAX_FILE: Final = 8 * 1024 * 1024
+"""Bytes: larger files are generated, and reading many of them would take seconds."""
 MAX_FILES: Final = 2000
+"""Files of one call, all of which are held until it ends."""
 MAX_WIDTH: Final = 300
 """Characters of a line in a preview."""
 MAX_BEHIND: Final = 200

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lm_tools_bridge.code_intelligence.tools.texts import Texts
 
 MAX_KNOWN: Final = 1_000
+"""Names that are remembered: the files that a session works with, not all of a project."""
 FEW: Final = 20
 """So many files are read at once where that cannot hang: it takes less time than to switch to a thread."""
 _T = TypeVar("_T")

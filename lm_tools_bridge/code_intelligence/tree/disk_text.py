@@ -14,6 +14,7 @@ from lm_tools_bridge.code_intelligence.wire.positions import split_lines
 from workspace_server.files.file_gate import real_path
 
 MAX_BYTES: Final = 16 * 1024 * 1024
+"""Language servers take minutes for larger files, or give up."""
 _BOM: Final = b"\xef\xbb\xbf"
 _ATTEMPTS: Final = 3
 

@@ -17,6 +17,7 @@ from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from workspace_server.files.local_disk import LocalFiles
 
 MAX_DOCUMENTS: Final = 200
+"""Servers hold each open file with its syntax tree, clangd with all of its headers."""
 MAX_TEXT: Final = 64 * 1024 * 1024
 """Characters of all open documents together."""
 

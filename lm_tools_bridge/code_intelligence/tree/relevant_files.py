@@ -58,8 +58,11 @@ _PROJECT_FILES: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 """By `languageId`: the names and the suffixes of further files that change a server's answers."""
 
 _MAX_WATCHERS: Final = 1000
+"""Real servers register some dozens of patterns; each is tried on every name of a look."""
 _MAX_PATTERN: Final = 500
+"""Characters: no name of a file that a pattern could match is longer."""
 _MAX_ALTERNATIVES: Final = 100
+"""Words in one pair of braces, each of which becomes a pattern."""
 
 
 @dataclass(frozen=True, slots=True)

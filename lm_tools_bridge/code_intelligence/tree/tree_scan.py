@@ -21,8 +21,11 @@ from lm_tools_bridge.code_intelligence.tree.tree_changes import FileState, Snaps
 from lm_tools_bridge.machine.files.git_worktrees import is_copy
 
 MAX_ENTRIES: Final = 200_000
+"""Files and folders of one look, which takes about a second then; larger projects are looked at in part."""
 MAX_DIGESTED: Final = 1024 * 1024
+"""Bytes: a larger file counts as changed once more, which costs less than to read it."""
 MAX_LINKS: Final = 100
+"""Links of which all names of the files behind them are told; each multiplies those files."""
 MAX_LINKS_SEEN: Final = 5_000
 """Of other links than to files of a language: so many are asked where they lead."""
 

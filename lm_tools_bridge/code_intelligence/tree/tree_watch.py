@@ -16,6 +16,7 @@ from lm_tools_bridge.code_intelligence.tree.watched_tree import WatchedTree
 from workspace_server.files.single_flight import SingleFlight
 
 MAX_DIGESTS: Final = 64
+"""Files that changed just before a look, of which the content is read; the others count as changed again."""
 FEW_FILES: Final = 2_000
 
 

@@ -24,13 +24,17 @@ from workspace_server.processes.exit_reason import exit_reason, kill_after_exit,
 from workspace_server.sources.read_throttle import ReadThrottle
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
+"""Bytes: some hundred thousand locations, more than a tool can show of any answer."""
 MAX_DROPPED: Final = 1024 * 1024 * 1024
 """A message up to this size is dropped, and only its request fails. A larger one ends the connection."""
 MAX_IN_FLIGHT: Final = 256
+"""Requests that wait for answers: tools ask a few dozen at once; a server that lags this far hangs."""
 MAX_OUTGOING: Final = 256
 """So many answers to the server may wait; then nothing is read until one is written."""
 REQUEST_S: Final = 30.0
+"""Servers answer within seconds once they have read the project; slower ones are pinged."""
 WRITE_S: Final = 30.0
+"""A server that reads nothing for so long hangs: it may compute, but it always reads."""
 LAST_WORDS_S: Final = 0.1
 """What a process wrote before it ended is still read, unless something it left behind goes on for longer."""
 CANCEL: Final = "$/cancelRequest"

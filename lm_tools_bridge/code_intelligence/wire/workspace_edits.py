@@ -16,7 +16,9 @@ from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, split_lines, to_server
 
 MAX_OPERATIONS: Final = 10_000
+"""Files of one edit; `tools/editing/change.py` refuses more than 2,000 of them, and says so."""
 MAX_EDITS: Final = 200_000
+"""Changes of one edit: a name that stands everywhere in a large project is used less often."""
 
 
 @dataclass(frozen=True, slots=True)

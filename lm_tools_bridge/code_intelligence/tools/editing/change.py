@@ -23,6 +23,7 @@ from lm_tools_bridge.code_intelligence.wire.workspace_edits import (
 from workspace_server.workspace import Workspace
 
 MAX_FILES: Final = 2000
+"""Files of one change: all of them are held in memory, before and after."""
 NEW_MODE: Final = 0o644
 Kind = Literal["changed", "created", "deleted"]
 

@@ -25,7 +25,9 @@ from workspace_server.results import clean_text
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 
 MAX_ACTIONS: Final = 200
+"""Servers offer a few dozen at one place; a model reads no more than that."""
 DIAGNOSTICS_S: Final = 5.0
+"""What a server gets to check the file: its fixes hang on the diagnostics, other actions do not."""
 _METHOD: Final = "textDocument/codeAction"
 _RESOLVE: Final = "codeAction/resolve"
 

@@ -25,9 +25,11 @@ from workspace_server.workspace import Workspace, absolute_text
 INCOMPLETE: Final = frozenset({"indexing", "stale", "crashed"})
 """States in which an edit may miss places, so that it is shown but not applied."""
 MAX_CHARACTERS: Final = 60_000
+"""Some 1,500 lines, about as much as a model can check; the files have all of the change."""
 MAX_LINES: Final = 20_000
 """Of one file: comparing takes time that grows with their square."""
 MAX_WIDTH: Final = 500
+"""Characters of a line: longer ones are generated, or data."""
 _LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")
 
 

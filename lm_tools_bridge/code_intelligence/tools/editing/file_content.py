@@ -13,6 +13,7 @@ from typing import Final
 from workspace_server.files.file_gate import FileGate
 
 MAX_FILE: Final = 8 * 1024 * 1024
+"""Bytes: larger files are generated, and a change of them would be no edit of a symbol."""
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),

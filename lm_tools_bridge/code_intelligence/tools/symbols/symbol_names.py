@@ -9,7 +9,9 @@ from typing import Final, Literal
 
 Match = Literal["exact", "prefix", "regex", "fuzzy"]
 MAX_PATTERN: Final = 200
+"""Characters of an expression, which is compared with one name, not with a path."""
 MAX_REPETITIONS: Final = 3
+"""With three in a row, `re` takes at most the third power of a name's length."""
 MAX_NAME: Final = 100
 """Characters of a name that an expression is tried on."""
 _RECEIVER: Final = re.compile(r"\(\*?([^()]+)\)\.(.+)")  # Go writes methods as `(*Stack).Push`

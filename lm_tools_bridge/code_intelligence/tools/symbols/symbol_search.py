@@ -32,6 +32,7 @@ PROJECT: Final = "workspace/symbol"
 MAX_FILES: Final = 40
 """Files whose outlines are read for one search."""
 MAX_HITS: Final = 2000
+"""Symbols of one server that are looked at: for a short name, servers list all that resemble it."""
 _TEXT_HITS: Final = 1000
 _DECLARES: Final = (
     r"\b(?:class|const|def|enum|fn|func|function|interface|let|module|namespace|record|struct|trait|type|union|var)"

@@ -26,7 +26,9 @@ from workspace_server.results import clean_text
 
 OUTLINE: Final = "textDocument/documentSymbol"
 MAX_SYMBOLS: Final = 20_000
+"""Symbols of one file: only generated files have more."""
 MAX_DEPTH: Final = 50
+"""Nesting of symbols: a server in error could nest until Python's stack ends."""
 _SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
 _IMPORT: Final = re.compile(
     r"^[ \t]*(?:import\b(?!\s*[(.])[^'\"`;]*['\"]|export\s+(?:type\s+)?\{[^}]*\})", re.MULTILINE

@@ -30,6 +30,7 @@ from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Positi
 from workspace_server.tool import InvalidArguments, ToolError
 
 MAX_CANDIDATES: Final = 8
+"""Symbols of one name that are told and compared: each costs a request, and a model needs a few to choose."""
 _DEFINITION: Final = "textDocument/definition"
 _WHAT: Final[Mapping[str, str]] = {
     "textDocument/references": "references",

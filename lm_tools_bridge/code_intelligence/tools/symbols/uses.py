@@ -23,6 +23,7 @@ from workspace_server.sources.builtin.search.query import EngineUnavailable, Tex
 MAX_GIVEN: Final = 150
 """So many files are opened: fewer than may be open at a time."""
 _MAX_LINES: Final = 5000
+"""Lines with the name: enough to name more files than may be opened."""
 
 T = TypeVar("T")
 

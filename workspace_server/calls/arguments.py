@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from lm_tools_bridge.protocol import headers, jsonrpc
 from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH, Rejection
+from lm_tools_bridge.protocol.param_headers import Mirrored, value_at
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome
 from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.results import encode_result
-from workspace_server.schemas import mirrored_headers
 
 
 class CheckedCall(msgspec.Struct, frozen=True):
@@ -56,5 +57,43 @@ def _header_mismatch(call: Call, offered: OfferedTool, arguments: Mapping[str, A
     """The error for a call whose mirrored headers disagree with its arguments."""
     if not offered.mirrored or headers.UNMIRRORED in call.request.header:
         return None
-    problem = mirrored_headers.mismatch(call.request.header, offered.mirrored, arguments)
+    problem = mismatch(call.request.header, offered.mirrored, arguments)
     return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.request.id)
+
+
+_DECIMAL: Final = re.compile(r"(-?(?:0|[1-9]\d{0,400}))(?:\.0+)?")
+
+
+def mismatch(
+    header: Mapping[str, str], mirrored: Iterable[Mirrored], arguments: Mapping[str, Any]
+) -> str | None:
+    """The first difference between the mirrored headers of a call and its arguments, or None.
+
+    Args:
+        header: the request's headers, case-insensitive and without duplicates.
+        mirrored: the arguments that headers must repeat, from the tool's `inputSchema`.
+        arguments: the call's arguments; null counts as missing.
+    """
+    for one in mirrored:
+        name, path = one.header, ".".join(one.path)
+        value = value_at(arguments, one.path)
+        sent = header.get(name)
+        if (sent is None) != (value is None):
+            return f"{name} is {'missing' if sent is None else 'sent'}; the argument {path} is not"
+        if sent is None or value is None:
+            continue
+        text = headers.decode_value(sent)
+        if text is None:
+            return f"{name} is not canonical base64 of UTF-8"
+        if not _equal(one.kind, value, text):
+            return f"{name} differs from the argument {path}"
+    return None
+
+
+def _equal(kind: str, value: Any, text: str) -> bool:
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if kind == "integer" and isinstance(value, int | float):
+        found = _DECIMAL.fullmatch(text)
+        return found is not None and value == value // 1 and int(found[1]) == int(value)
+    return isinstance(value, str) and text == value

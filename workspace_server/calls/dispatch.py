@@ -21,7 +21,6 @@ from workspace_server.call_context import CallContext
 from workspace_server.calls import (
     arguments,
     nested_call,
-    nested_search,
     outcomes,
     result_channels,
     source_wait,
@@ -243,7 +242,7 @@ class Calls:
         return result_channels.without_repetition(answer, call.model_sees)
 
     async def _found_tools(self, view: View, given: Mapping[str, Any]) -> Found:
-        remote_hits = await nested_search.hits(view, given)
+        remote_hits = await nested_call.hits(view, given)
         searchable = (
             Searchable(offered.name, offered.definition, (*offered.tool.keywords, *offered.source.keywords))
             for offered in view.tools

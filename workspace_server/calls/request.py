@@ -12,11 +12,11 @@ from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection
 from lm_tools_bridge.protocol.internal import name_rules
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from lm_tools_bridge.protocol.internal.name_rules import NameRules
 from lm_tools_bridge.protocol.jsonrpc import Request
 from lm_tools_bridge.protocol.versions import LATEST_MODERN
 from workspace_server.call_context import Notify, ignore_notification
-from workspace_server.calls.call_clock import CallClock
 from workspace_server.catalog.view import View
 
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
@@ -24,6 +24,39 @@ _LIST_WAIT_DIGITS: Final = 6
 
 Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
 """Members of a result that this server writes, another server's whole result as its bytes, or an error."""
+
+
+class CallClock(msgspec.Struct, gc=False):
+    """The times of one request in monotonic seconds; nested calls do not count apart.
+
+    Attributes:
+        source: id of the source that the request is for; empty if it is for none.
+        source_s, approval_s: how long the source took, and before it a person to approve the call.
+        is_task: whether the answer is a task, as which the call goes on.
+    """
+
+    source: str = ""
+    source_s: float = 0.0
+    approval_s: float = 0.0
+    is_task: bool = False
+
+    def add(self, source: str, seconds: float) -> None:
+        """Add the time that a source took."""
+        self.source = source
+        self.source_s += seconds
+
+    def waited(self, source: str, seconds: float) -> None:
+        """Add the time that a person took to decide about a call of this source."""
+        self.source = source
+        self.approval_s += seconds
+
+    @property
+    def timing(self) -> CallTiming | None:
+        """What the manager is told; None if the request was not for a source."""
+        if not self.source:
+            return None
+        source_us, approval_us = round(self.source_s * 1e6), round(self.approval_s * 1e6)
+        return CallTiming(self.source, source_us, approval_us, self.is_task)
 
 
 class McpRequest(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """Names tools as one client needs them, and finds out which tool a call by any of its names means. Pure.
 
 A client may leave out tools whose names have `__`, or cut long names
-(`lm_tools_bridge/protocol/internal/name_rules.py`). It
-gets other names, and may call a tool by these or by the offered one. A spelling that could mean two tools
-calls neither. Our own tools keep their names, and no other tool takes one of these.
+(`lm_tools_bridge/protocol/internal/name_rules.py`). It gets other names, and may call a tool by these or by
+the offered one. A spelling that could mean two tools calls neither. Our own tools keep their
+names, and no other tool takes one of these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from lm_tools_bridge.protocol.internal.name_rules import SEPARATOR, NameRules
 from lm_tools_bridge.protocol.issues import Issue
@@ -59,6 +59,11 @@ class ClientNames:
     def shown(self, name: str) -> str:
         """The name under which these clients get the tool with this offered name."""
         return self._shown.get(name, name)
+
+    def rename_definitions(self, definitions: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """The definitions under these clients' names, in list order."""
+        renamed = [{**tool, "name": self.shown(tool["name"])} for tool in definitions]
+        return sorted(renamed, key=lambda tool: naming.sort_key(tool["name"]))
 
     def meant(self, name: str) -> Sequence[str]:
         """The offered names of the tools that a call by this name can mean.

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import log
 from workspace_server.catalog import view as views
-from workspace_server.catalog.issue_limit import limited
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Kind, View
 from workspace_server.config.model import Configuration
@@ -80,7 +80,7 @@ class Toolset:
         return self._view
 
     def issues(self, more: Iterable[Issue] = ()) -> list[Issue]:
-        """The known problems within `issue_limit.py`, errors first; `more` are those of one client."""
+        """The known problems within `MAX_ISSUES`, errors first; `more` are those of one client."""
         return limited((*self._view.issues, *self._notes.values(), *more))
 
     def note(self, issue: Issue) -> None:
@@ -212,3 +212,34 @@ class Toolset:
         if changed := self._view.differences(before):
             for listener in tuple(self._listeners):
                 listener(changed)
+
+
+# Files of a project that nobody trusted can cause any number of issues, which every list and health answer
+# repeats.
+
+MAX_ISSUES: Final = 200
+MAX_TEXT: Final = 1_000
+"""Characters of a message, and of its details."""
+
+
+def limited(issues: Iterable[Issue]) -> list[Issue]:
+    """The issues in their order, errors first; one in place of those beyond the limit."""
+    found = sorted(issues, key=lambda issue: issue.order)
+    shown = [_shortened(issue) for issue in found[:MAX_ISSUES]]
+    if len(found) > MAX_ISSUES:
+        text = (
+            f"{len(found) - MAX_ISSUES} more problems are not listed; correct those that are, and list again"
+        )
+        shown.append(Issue("warning", "issues", "ISSUES_LEFT_OUT", text))
+    return shown
+
+
+def _shortened(issue: Issue) -> Issue:
+    if len(issue.message) <= MAX_TEXT and len(issue.details or "") <= MAX_TEXT:
+        return issue
+    details = None if issue.details is None else _cut(issue.details)
+    return replace(issue, message=_cut(issue.message), details=details)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"

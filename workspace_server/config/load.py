@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine.files import private_files
-from workspace_server.config import combine, servers
+from workspace_server.config import combine, servers, settings
 from workspace_server.config.file_issues import FileIssues
-from workspace_server.config.formats import editor_settings, mcp_json, toml_file, variables
+from workspace_server.config.formats import mcp_json, toml_file, variables
 from workspace_server.config.formats.entries import MAX_START_S, EntryContext
 from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
 from workspace_server.config.formats.variables import PlaceholderValues
@@ -35,7 +35,7 @@ from workspace_server.config.model import (
     StdioServer,
 )
 from workspace_server.config.self_references import MANAGER_PORT
-from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
+from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE, Settings
 from workspace_server.config.watched_file import MAX_BYTES, Clock, WatchedFile, WatchedFolder
 from workspace_server.features import parts
 from workspace_server.files.change_detection import ChangeDetector
@@ -177,7 +177,7 @@ class ConfigurationLoader:
         user, ours = toml_file.read(self._user.value, user_context), toml_file.read(self._ours.value, context)
         self._note_misplaced(user.settings, user_context.notes)
         editor_notes = self._notes(self._editor, "workspace")
-        editors = editor_settings.read(self._editor_document(), editor_notes)
+        editors = _read_editor_settings(self._editor_document(), editor_notes)
         scoped = combine.workspace_settings(ours.settings, editors, context.notes)
         members = combine.policy(user.settings, scoped, context.notes)
         listed = [(server, user_context.notes) for server in user.servers]
@@ -236,7 +236,7 @@ class ConfigurationLoader:
 
     def _editor_document(self) -> Document:
         in_project = self._editor.path.suffix == ".code-workspace"
-        return editor_settings.of_workspace_file(self._editor.value) if in_project else self._editor.value
+        return _settings_of_workspace_file(self._editor.value) if in_project else self._editor.value
 
     def _context(
         self, file: WatchedFile[Document], scope: Scope, rules: variables.PlaceholderRules, used: set[Path]
@@ -282,3 +282,23 @@ class ConfigurationLoader:
 
     def _json(self, path: Path) -> WatchedFile[Document]:
         return WatchedFile(path, parse_object, {}, self._clock)
+
+
+_EDITOR_PREFIX: Final = "lmToolsBridge."
+"""Our keys in editors' files; `sources/builtin/files/editor_settings.py` reads the editors' own keys."""
+
+
+def _read_editor_settings(document: Mapping[str, Any], notes: FileIssues) -> Settings:
+    """The checked settings of one decoded file; keys without our prefix are ignored."""
+    ours = {
+        key.removeprefix(_EDITOR_PREFIX): value
+        for key, value in document.items()
+        if key.startswith(_EDITOR_PREFIX)
+    }
+    return settings.check_settings(ours, notes)
+
+
+def _settings_of_workspace_file(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings in a `*.code-workspace` file."""
+    found = document.get("settings")
+    return found if isinstance(found, Mapping) else {}

@@ -6,8 +6,8 @@ Only `lifecycle/ping` is answered without the token. The token is known to this 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server import log
 from workspace_server.call_context import Toolbox
-from workspace_server.internal_channel.filters import ToolFilter
 from workspace_server.internal_channel.provider_config import EVERY, SCOPES
 from workspace_server.internal_channel.tools import InternalTools
 from workspace_server.naming import is_internal_tool, sort_key
@@ -243,3 +242,45 @@ def _reason(error: Mapping[str, Any], name: str) -> str:
     if isinstance(data, Mapping) and data.get("reason") == "tool_not_found":
         return f"Tool not found: {clean_text(name)[:_MAX_SHOWN_NAME]}"
     return str(error.get("message") or "the call failed")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFilter:
+    """A filter of tools by name; by default it passes enabled tools that are not internal.
+
+    Attributes:
+        internal: whether internal tools may pass.
+        disabled: whether tools that are not enabled may pass.
+        exclude: names that never pass.
+        include: if not None, only these names pass; an empty set lets nothing through.
+    """
+
+    internal: bool = False
+    disabled: bool = False
+    exclude: frozenset[str] = frozenset()
+    include: frozenset[str] | None = None
+
+    @classmethod
+    def all(cls) -> ToolFilter:
+        """Internal and disabled tools, too."""
+        return cls(internal=True, disabled=True)
+
+    def with_internal(self) -> ToolFilter:
+        """A copy that passes internal tools, too."""
+        return replace(self, internal=True)
+
+    def with_exclude(self, names: Iterable[str]) -> ToolFilter:
+        """A copy that also excludes these names."""
+        return replace(self, exclude=self.exclude | frozenset(names))
+
+    def with_include(self, names: Iterable[str]) -> ToolFilter:
+        """A copy that passes these names only, in addition to names included before."""
+        return replace(self, include=(self.include or frozenset()) | frozenset(names))
+
+    def passes(self, name: str, *, internal: bool = False, enabled: bool = True) -> bool:
+        """Whether a tool passes; checks internal, enabled, exclude and include in this order."""
+        if internal and not self.internal:
+            return False
+        if not enabled and not self.disabled:
+            return False
+        return name not in self.exclude and (self.include is None or name in self.include)

@@ -1,4 +1,4 @@
-"""Answers `completion/complete`: values for an argument of a prompt or a resource template.
+"""Answers `prompts/list`, `prompts/get`, and `completion/complete` for prompts and resource templates.
 
 Tool names are completed here; everything else is forwarded to its source.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from workspace_server.calls import mcp_requests
+from workspace_server.calls import mcp_requests, unknown_tool
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
@@ -57,3 +57,20 @@ def _owner(ref: Mapping[str, Any], view: View) -> tuple[Source, Mapping[str, Any
         source = offerings.owner(uri) if template is None else template.source
         return None if source is None else (source, ref)
     return None
+
+
+def entries(view: View) -> list[Mapping[str, Any]]:
+    """The objects of `prompts/list`, ordered by name."""
+    return [one.definition for one in view.snapshot.offerings.prompts]
+
+
+async def get(calls: Calls, request: McpRequest, view: View) -> Outcome:
+    """Answer `prompts/get` from the prompt's source, with the source's own name for it."""
+    name = request.inbound.name or ""
+    offered = view.snapshot.offerings.prompt(name)
+    if offered is None:
+        return unknown_tool.unknown_prompt(request, view, name)
+    params = {**request.inbound.params, "name": jsonrpc.raw(offered.entry.original)}
+    return mcp_requests.answer(
+        request, await mcp_requests.forward(calls, request, view, offered.source, params)
+    )

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -23,13 +24,11 @@ from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.ways import Way
-from workspace_server.catalog import client_list
 from workspace_server.catalog.kept_meta_tools import KeptMetaTools
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View, mode_of
-from workspace_server.methods import completion, paging, prompts, resources
+from workspace_server.methods import completion, paging, resources
 from workspace_server.methods.instructions import Reader, instructions
-from workspace_server.methods.loop_cache import LoopIterationCache
 from workspace_server.methods.pass_through import PassThrough
 from workspace_server.methods.skills import SkillMethods
 from workspace_server.methods.tasks import TaskMethods
@@ -201,9 +200,9 @@ class Methods:
         definitions: Sequence[Mapping[str, Any]]
         definitions = view.listed(mode, own, traits, keeps_meta_tools=is_kept)
         if request.model_sees_both:
-            definitions = client_list.for_model_of_both(definitions, view)
+            definitions = _promise_text_alone(definitions, view)
         if (client_names := view.names_for(request.name_rules)) is not None:
-            definitions = client_list.with_names(definitions, client_names)
+            definitions = client_names.rename_definitions(definitions)
         result = self._page(request, "tools", definitions, "name")
         clashes = () if client_names is None else client_names.issues
         issues = self._toolset.issues(clashes) if request.value("cursor") is None else []
@@ -229,10 +228,10 @@ class Methods:
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
     async def _prompts_list(self, request: McpRequest) -> Outcome:
-        return self._page(request, "prompts", prompts.entries(await self._listed(request)), "name")
+        return self._page(request, "prompts", completion.entries(await self._listed(request)), "name")
 
     async def _prompts_get(self, request: McpRequest) -> Outcome:
-        return await prompts.get(self._calls, request, await self._toolset.current())
+        return await completion.get(self._calls, request, await self._toolset.current())
 
     async def _complete(self, request: McpRequest) -> Outcome:
         return await completion.complete(self._calls, request, await self._toolset.current())
@@ -264,3 +263,56 @@ def _failed(request: McpRequest, fault: Exception) -> Rejection:
     log.fault("method_failed", fault, method=request.method)
     text = "the workspace server failed; its log says why"
     return Rejection(500, jsonrpc.INTERNAL_ERROR, text, request.id)
+
+
+# An iteration begins when the loop learns which connections have data to read. All requests that are read in
+# it were sent before, so a value found during the iteration is new enough for each of them. Only for clients
+# that send one request at a time on a connection, as the manager does.
+
+T = TypeVar("T")
+
+
+class LoopIterationCache(Generic[T]):
+    """Finds a value once per iteration. Call it from the loop's read callbacks only, not from tasks.
+
+    Args:
+        find: finds the value, without waiting.
+    """
+
+    __slots__ = ("_find", "_found", "_is_found")
+
+    def __init__(self, find: Callable[[], T]) -> None:
+        self._find = find
+        self._found: T | None = None
+        self._is_found = False
+
+    def get(self) -> T:
+        """The value of this iteration."""
+        if not self._is_found:
+            self._found = self._find()
+            self._is_found = True
+            # runs before anything is read in the next iteration
+            asyncio.get_running_loop().call_soon(self._clear)
+        return self._found  # type: ignore[return-value]  # it is found
+
+    def _clear(self) -> None:
+        self._found = None
+        self._is_found = False
+
+
+def _promise_text_alone(definitions: Sequence[Mapping[str, Any]], view: View) -> Sequence[Mapping[str, Any]]:
+    """The definitions for a client whose model sees the text of results and their structured content.
+
+    Where the text says all (`OfferedTool.repeats_itself`), it gets the text alone, so that the definition
+    must not promise structured content: clients refuse results that break this promise.
+    """
+    return [_without_output(tool) if _repeats_itself(view, tool["name"]) else tool for tool in definitions]
+
+
+def _repeats_itself(view: View, name: str) -> bool:
+    offered = view.get(name)
+    return offered is not None and offered.repeats_itself
+
+
+def _without_output(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: value for key, value in definition.items() if key != "outputSchema"}

@@ -1,6 +1,6 @@
 """The stored record of one task, and its form on the wire (SEP-2663, `Task`). Pure.
 
-`store.py` stores it, `table.py` expires it, `running_task.py` runs its call.
+`store.py` stores it, `archive.py` expires it, `running_task.py` runs its call.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import asyncio
 import math
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +20,14 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.extensions import tasks
 from workspace_server import log
 from workspace_server.call_context import CallContext
-from workspace_server.tasks.archive import KEEP_S, Archive, TaskSnapshot, failed
+from workspace_server.tasks.archive import KEEP_S, Archive, Entry, TaskSnapshot, failed
 from workspace_server.tasks.ended_tasks import EndedTasks
 from workspace_server.tasks.record import Ending, created
 from workspace_server.tasks.running_task import RunningTask, Work
-from workspace_server.tasks.source_tasks import SourceTasks
 from workspace_server.tasks.store import MAX_BODY, Store
-from workspace_server.tasks.table import Entry
 from workspace_server.tool import CallOutcome
 
 IMMEDIATE_S: Final = 0.2
@@ -194,3 +194,33 @@ class Tasks:
             ending = Ending("error", jsonrpc.dumps(error), _FAULT, "error")
         job.ended(ending)
         await archive.end(entry, ending)
+
+
+MAX_REMEMBERED: Final = 1024
+
+
+class SourceTasks:
+    """The owners of the last `MAX_REMEMBERED` tasks that sources made."""
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[str, str] = OrderedDict()
+
+    def remember_from(self, result: msgspec.Raw, source: str) -> None:
+        """Remember the task that a result names, if it names one; `source` is the source's id."""
+        if b'"task"' not in jsonrpc.bytes_of(result):
+            return
+        members = jsonrpc.members_of(result)
+        task = jsonrpc.text_of(members.get("taskId", b""))
+        if task and jsonrpc.text_of(members.get("resultType", b"")) == tasks.RESULT_TYPE:
+            self.remember(task, source)
+
+    def remember(self, task: str, source: str) -> None:
+        """Remember that the task of this id belongs to this source."""
+        self._owners[task] = source
+        self._owners.move_to_end(task)
+        if len(self._owners) > MAX_REMEMBERED:
+            self._owners.popitem(last=False)
+
+    def owner(self, task: str) -> str | None:
+        """The id of the source that made a task; None if it is not remembered."""
+        return self._owners.get(task)

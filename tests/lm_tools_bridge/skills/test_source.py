@@ -21,7 +21,7 @@ from support.processes.workspace_app import Serving, serving
 from support.projects.gateway import eventually
 from support.projects.skill_folders import digest_of, everything_trusted, skill_text, uris, write_skill
 from support.servers.mcp_sources.tool_source import ScriptedSource, offerings, tool
-from workspace_server.catalog import pending_trust
+from workspace_server.methods import instructions
 from workspace_server.trust.item import Verdict
 
 MAIN = "skill://project/pdf/SKILL.md"
@@ -187,7 +187,7 @@ async def test_without_trust_nothing_is_listed_or_readable(tmp_path: Path) -> No
         await one.refused(skills.READ_DIRECTORY, {"uri": "skill://project/pdf"})
         said = str((await one.served.caller.result(names.DISCOVER))["instructions"])
         assert MAIN not in said and "these do not work: pdf." in said
-        assert f"runs `lmtb trust {one.root}`" in pending_trust.instructions(one.served.toolset.last)
+        assert f"runs `lmtb trust {one.root}`" in instructions.describe_pending_trust(one.served.toolset.last)
 
 
 async def test_the_declaration_and_the_instructions_announce_skills(tmp_path: Path) -> None:

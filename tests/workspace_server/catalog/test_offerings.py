@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.servers.mcp_sources.tool_source import ScriptedSource, offerings
-from workspace_server.catalog import uri_template
+from workspace_server.catalog import offerings as merged
 from workspace_server.catalog.offerings import MAX_NAMED, merge
 from workspace_server.tool import Entry, SourceOfferings
 
@@ -116,7 +116,7 @@ def test_hostile_templates_do_not_slow_down_matching(monkeypatch: pytest.MonkeyP
         tried.append(template)
         return template == "x://{id}"
 
-    monkeypatch.setattr(uri_template, "matches", matches)
+    monkeypatch.setattr(merged, "matches", matches)
     slow = source("slow", templates=[f"x://{{+a}}{'{b}' * 31}{number}" for number in range(2_000)])
     quick = source("quick", templates=["a://{id}", "x://{id}"])
     assert merge([quick]).likely("x://1") == [quick]

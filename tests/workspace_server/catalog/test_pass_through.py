@@ -11,7 +11,6 @@ import pytest
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.issues import Issue
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
-from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import build_view
 from workspace_server.config.model import (
@@ -22,6 +21,7 @@ from workspace_server.config.model import (
     StdioServer,
     VisibilityChoices,
 )
+from workspace_server.methods.pass_through import pass_through_server
 from workspace_server.tool import Tool
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from workspace_server.catalog.uri_template import matches
+from workspace_server.catalog.offerings import matches
 
 
 @pytest.mark.parametrize(

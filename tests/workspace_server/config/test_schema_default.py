@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.examples import examples
-from workspace_server.config.schema_default import parse
+from workspace_server.config.settings import parse
 
 
 @pytest.mark.parametrize(

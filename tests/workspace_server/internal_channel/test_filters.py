@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workspace_server.internal_channel.filters import ToolFilter
+from workspace_server.internal_channel.dispatcher import ToolFilter
 
 SEEN = {
     "visible": (False, True),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workspace_server.internal_channel.framing import Form, MessageFraming
+from workspace_server.internal_channel.connection import Form, MessageFraming
 
 MESSAGE = '{"é":"\U0001f600 \u2028"}'.encode()
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from itertools import count
 
-from workspace_server.methods.loop_cache import LoopIterationCache
+from workspace_server.methods.table import LoopIterationCache
 
 
 async def test_the_value_is_found_once_per_loop_iteration() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from workspace_server.tasks import source_tasks
-from workspace_server.tasks.source_tasks import SourceTasks
+from workspace_server.tasks import tasks as task_owners
+from workspace_server.tasks.tasks import SourceTasks
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_task_is_its_sources() -> None:
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_tasks, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(task_owners, "MAX_REMEMBERED", 2)
     tasks = SourceTasks()
     for name in ("a", "b", "a", "c"):
         tasks.remember(name, "remote:a")

@@ -23,7 +23,7 @@ from support.projects.running_tasks import (
     finish,
 )
 from workspace_server.call_context import CallContext
-from workspace_server.tasks import table as tables
+from workspace_server.tasks import archive
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import FETCH_S, Job, Tasks
@@ -206,7 +206,7 @@ async def test_result_that_is_too_large_is_refused_in_its_place(
 async def test_calls_wait_when_there_are_too_many_tasks(
     world: RunningTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "MAX_TASKS", 2)
+    monkeypatch.setattr(archive, "MAX_TASKS", 2)
     async with world.life() as one:
         work = Work()
         for _ in range(2):

@@ -7,7 +7,9 @@ open needs trust again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +21,7 @@ from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust import item_display, pager
+from workspace_server.command.trust import item_display
 from workspace_server.command.trust.view import TrustView, read_view
 from workspace_server.trust.difference import differences
 from workspace_server.trust.item import trust_command, untrust_command
@@ -118,7 +120,7 @@ def _ask(store: TrustStore, view: TrustView, *, yes: bool, data: bool) -> None:
     if view.problem is not None:
         say(Note(view.problem, Tone.WARN), err=True)
     if not view.items and not view.recorded:
-        pager.show(_issue_lines(view))
+        show(_issue_lines(view))
         text = f"{view.root} contains nothing that needs trust"
         step = (
             "correct what is listed above"
@@ -130,7 +132,7 @@ def _ask(store: TrustStore, view: TrustView, *, yes: bool, data: bool) -> None:
     if yes or view.settled:
         for line in _lines(view):
             click.echo(line)
-    elif not pager.show(_lines(view)):
+    elif not show(_lines(view)):
         raise _not_trusted()
     if view.settled and not marked:
         say("", Note("All of this is trusted already.", Tone.GOOD))
@@ -167,7 +169,7 @@ def _issue_lines(view: TrustView) -> Iterator[str]:
 def _confirm_data(view: TrustView) -> bool:
     """Whether the user calls the files data; without a terminal, or without such files, they are not."""
     found = view.data_files()
-    if not found or not pager.is_terminal():
+    if not found or not is_terminal():
         return False
     say("Data files, if a server writes to them:")
     for key, paths in found.items():
@@ -186,7 +188,7 @@ def _how_to_mark(found: Mapping[str, Sequence[str]], root: Path) -> str:
 
 def _confirm(view: TrustView) -> None:
     count = len(view.items)
-    if not pager.is_terminal():
+    if not is_terminal():
         step = f"review it, then run: {trust_command(view.root)} --yes"
         raise Failure("nothing was trusted: there is no terminal to ask on", step, reason="not_asked")
     if any(verdict == "changed" for verdict in view.verdicts.values()):
@@ -212,7 +214,7 @@ def _show_difference(view: TrustView, *, as_json: bool) -> None:
         say(Note(view.problem, Tone.WARN), err=True)
     if not changes:
         say("Nothing changed since it was trusted." if view.recorded else "Nothing needs trust.")
-    pager.show(item_display.change_lines(changes))
+    show(item_display.change_lines(changes))
 
 
 def _list(store: TrustStore, folders: UserFolders, *, as_json: bool) -> None:
@@ -239,3 +241,46 @@ def _state(store: TrustStore, known: TrustedWorkspace, folders: UserFolders) -> 
 
 def _store_failure(unusable: TrustStoreError) -> Failure:
     return Failure(unusable.message, unusable.next_step, reason="store_unusable")
+
+
+_KEPT_ROWS = 2
+"""Rows of a page that stay free, for the question below it."""
+
+
+def is_terminal() -> bool:
+    """Whether a person can read and answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def show(lines: Iterable[str]) -> bool:
+    """Print lines, on a terminal with a pause after each page; returns whether the reader saw all of them."""
+    if not is_terminal():
+        for line in lines:
+            click.echo(line)
+        return True
+    size = shutil.get_terminal_size()
+    pages = list(_pages(lines, size.columns, max(size.lines - _KEPT_ROWS, 1)))
+    for number, page in enumerate(pages, 1):
+        for line in page:
+            click.echo(line)
+        if number < len(pages) and not _goes_on(f"-- page {number} of {len(pages)}; Enter: next, q: quit --"):
+            return False
+    return True
+
+
+def _pages(lines: Iterable[str], columns: int, rows: int) -> Iterator[list[str]]:
+    page: list[str] = []
+    used = 0
+    for line in lines:
+        height = sum(max(1, -(-len(part) // columns)) for part in click.unstyle(line).split("\n"))
+        if page and used + height > rows:
+            yield page
+            page, used = [], 0
+        page.append(line)
+        used += height
+    yield page
+
+
+def _goes_on(question: str) -> bool:
+    answer: str = click.prompt(question, default="", show_default=False, prompt_suffix=" ")
+    return not answer.lower().startswith("q")

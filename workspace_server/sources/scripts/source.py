@@ -17,11 +17,10 @@ from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.source import Source
-from workspace_server.sources.scripts.definition import schema
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.catalog import Catalog, Trust, working_folder
 from workspace_server.sources.scripts.definition.folders import MANIFEST
-from workspace_server.sources.scripts.definition.script import Script
+from workspace_server.sources.scripts.definition.script import Script, with_defaults
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
 from workspace_server.sources.scripts.execution.bundle_store import BundleStore
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
@@ -169,7 +168,7 @@ class ScriptSource(Source):
                 reason = error.strerror or "the disk fails"
                 raise ToolError(f"{script.tool.name} cannot be prepared: {reason}") from None
             job = await asyncio.to_thread(self._job, script, folders)
-            complete = schema.with_defaults(script.manifest, arguments)
+            complete = with_defaults(script.manifest, arguments)
             return await self._runner.run(job, complete, context.toolbox, self._slots.nested())
 
     def _write(self, bundles: Sequence[Bundle]) -> list[Path]:

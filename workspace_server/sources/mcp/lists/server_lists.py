@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from workspace_server import log
+from workspace_server.results import well_formed
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import Definitions
@@ -25,7 +26,6 @@ from workspace_server.sources.mcp.lists.kinds import (
     ListKind,
 )
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.lists.server_instructions import ServerInstructions
 from workspace_server.sources.mcp.lists.server_list import ServerList
 from workspace_server.sources.mcp.session.paging import Pages
 from workspace_server.sources.mcp.session.session import Session
@@ -198,3 +198,46 @@ class ServerLists:
         if known.kind not in self._wanted:
             known.settled.set()
         self._on_news()
+
+
+# They are shown before the server runs: its lists are known then, too.
+
+MAX_KEPT: Final = 8 * 1024
+"""Characters that are kept: models are shown fewer."""
+
+
+class ServerInstructions:
+    """The last known instructions of one server.
+
+    Attributes:
+        text: as they came; None for none, or none known.
+    """
+
+    def __init__(self, cache: ListCache | None, cache_key: str) -> None:
+        """Nothing is known yet. `cache_key` is what they are kept under; a `cache` of None keeps nothing."""
+        self.text: str | None = None
+        self._cache = cache
+        self._cache_key = cache_key
+        self._is_loaded = cache is None
+        self._saved: str | None = None
+
+    async def load_cached(self) -> None:
+        """Take those of an earlier life, if the server has not been heard yet."""
+        if self._is_loaded or self._cache is None:
+            return
+        saved = await asyncio.to_thread(self._cache.load, self._cache_key)
+        if self._is_loaded:
+            return  # the server, or another caller, was faster
+        self._is_loaded = True
+        try:
+            self.text = self._saved = msgspec.json.decode(saved or b"null", type=str | None)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return
+
+    async def take(self, text: str | None) -> None:
+        """Take what the server says now, and keep it for a later life."""
+        self._is_loaded = True
+        self.text = None if text is None else well_formed(text[:MAX_KEPT])
+        if self._cache is not None and self.text != self._saved:
+            self._saved = self.text
+            await asyncio.to_thread(self._cache.save, self._cache_key, msgspec.json.encode(self.text))

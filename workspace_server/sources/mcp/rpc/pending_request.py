@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.rpc.client import Client
-from workspace_server.sources.mcp.rpc.event_queue import EventQueue
 from workspace_server.sources.mcp.rpc.messages import InvalidResponse, Response
 
 MAX_PROGRESS: Final = 256
@@ -21,6 +22,36 @@ MAX_PROGRESS_BYTES: Final = 4 * 1024 * 1024
 
 _Notification = tuple[str, Mapping[str, msgspec.Raw]]
 Event = Response | InvalidResponse | Unavailable | _Notification
+
+
+T = TypeVar("T")
+
+
+class EventQueue(Generic[T]):
+    """A queue with one reader."""
+
+    __slots__ = ("_coming", "_events")
+
+    def __init__(self) -> None:
+        self._events: deque[T] = deque()
+        self._coming: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: T) -> None:
+        """Add an event."""
+        self._events.append(event)
+        coming, self._coming = self._coming, None
+        if coming is not None and not coming.done():  # it is, where the reader was cancelled
+            coming.set_result(None)
+
+    async def get(self) -> T:
+        """Remove and return the oldest event; wait for one if there is none."""
+        while not self._events:
+            self._coming = asyncio.get_running_loop().create_future()
+            await self._coming
+        return self._events.popleft()
 
 
 @dataclass(slots=True)

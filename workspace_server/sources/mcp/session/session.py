@@ -6,13 +6,14 @@ Parameters and results pass through as bytes; only the members that belong to on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol.names import LOG_LEVELS
 from lm_tools_bridge.protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
@@ -26,7 +27,6 @@ from workspace_server.sources.mcp.rpc.hang_check import HangCheck
 from workspace_server.sources.mcp.rpc.transport import Transport
 from workspace_server.sources.mcp.session import handshake
 from workspace_server.sources.mcp.session.change_feed import ChangeFeed
-from workspace_server.sources.mcp.session.log_level import SET_S, LogLevel
 from workspace_server.sources.mcp.session.paging import Pages
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
@@ -300,3 +300,40 @@ class Session:
         if method == names.TOOLS_CALL:
             return ToolResult(f"Error: the source {self._source} answered with {what}", is_error=True)
         return RpcError(jsonrpc.INTERNAL_ERROR, f"the source {self._source} answered {method} with {what}")
+
+
+# A server has one log level for all clients: the most verbose that a request in flight wants. `rpc/client.py`
+# filters what each client gets. A lower level is set only with the next request that wants one.
+
+SET_S: Final = 5.0
+"""How long a request waits for the server to set the level, in seconds."""
+
+
+class LogLevel:
+    """The log level of one session. `set_level` sends it to the server."""
+
+    def __init__(self, set_level: Callable[[str], Awaitable[object]]) -> None:
+        self._set_level = set_level
+        self._wanted: list[str] = []
+        self._set: str | None = None
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def wanted(self, level: str | None) -> AsyncIterator[None]:
+        """Make the server log at least this level during the block; None changes nothing."""
+        if level is None:
+            yield
+            return
+        self._wanted.append(level)
+        try:
+            await self._sync()
+            yield
+        finally:
+            self._wanted.remove(level)
+
+    async def _sync(self) -> None:
+        async with self._lock:
+            level = min(self._wanted, key=LOG_LEVELS.index)
+            if level != self._set:
+                self._set = level
+                await self._set_level(level)

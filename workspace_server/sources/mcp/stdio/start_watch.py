@@ -6,10 +6,11 @@ The first start of `npx` and `uvx` downloads for minutes; a process that hangs s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from workspace_server.processes import life_signs
+from lm_tools_bridge.machine.processes.process_sweep import pids, read_proc
 from workspace_server.processes.child_process import ChildProcess
 
 LOOK_S: Final = 3.0
@@ -66,5 +67,51 @@ class StartWatch:
                 limit.reschedule(min(self._alive_at + self._silent_s, self._began + self._longest_s))
 
     async def _signs(self) -> object:
-        family = await asyncio.to_thread(life_signs.of_session, self._child.pid)
+        family = await asyncio.to_thread(of_session, self._child.pid)
         return family, self._child.stderr.received, self._output()
+
+
+# Blocks; call it in a thread.
+
+Signs = tuple[tuple[int, int, int], ...]
+"""Of each process its pid, its processor time, and the bytes that it read and wrote."""
+
+
+def of_session(leader: int) -> Signs:
+    """The signs of all processes in the session of `leader`. Equal ones a while later show no life."""
+    return tuple(sorted(_in_proc(leader) if sys.platform == "linux" else _by_psutil(leader)))
+
+
+def _in_proc(leader: int) -> Iterator[tuple[int, int, int]]:
+    for pid in pids():
+        try:
+            fields = read_proc(pid, "stat").rpartition(b")")[2].split()
+            if int(fields[3]) == leader:
+                yield pid, int(fields[11]) + int(fields[12]), _bytes_moved(pid)
+        except (OSError, ValueError, IndexError):
+            continue  # it has just ended
+
+
+def _bytes_moved(pid: int) -> int:
+    """Bytes read and written, those of pipes and sockets too; 0 where the system does not tell."""
+    try:
+        lines = read_proc(pid, "io").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith((b"rchar", b"wchar")))
+
+
+def _by_psutil(leader: int) -> Iterator[tuple[int, int, int]]:
+    import psutil
+
+    try:
+        root = psutil.Process(leader)
+        family = [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return
+    for process in family:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        yield process.pid, int((times.user + times.system) * 100), 0

@@ -1,22 +1,23 @@
 """Parses `tool.toml`, the manifest of a script tool. Pure.
 
-`catalog.py` checks the script it names; `schema.py` makes the schema that clients see.
+`catalog.py` checks the script it names; `script.py` makes the schema that clients see.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.key_lines import line_of
+from lm_tools_bridge.text.near_names import did_you_mean, near
 from workspace_server.config.formats import restrictions
 from workspace_server.results import clean_text
-from workspace_server.sources.scripts.definition import key_messages
 from workspace_server.sources.scripts.definition.folders import MAX_MANIFEST_BYTES
 from workspace_server.sources.scripts.definition.parameters import (
+    KEYS,
     ManifestError,
     Parameter,
     json_value,
@@ -109,11 +110,11 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     try:
         manifest = _manifest(table, folder_name, of_workspace)
     except ManifestError as bad:
-        return InvalidManifest(key_messages.explained(str(bad), content, table))
+        return InvalidManifest(explained(str(bad), content, table))
     if not manifest.unknown:
         return manifest
-    shown = manifest.unknown[: key_messages.MAX_UNKNOWN]
-    return replace(manifest, unknown=tuple(key_messages.unknown(key, content, _KEYS) for key in shown))
+    shown = manifest.unknown[:MAX_UNKNOWN]
+    return replace(manifest, unknown=tuple(unknown(key, content, _KEYS) for key in shown))
 
 
 def _position(error: ValueError) -> str:
@@ -279,3 +280,39 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "output_schema": _output_schema,
 }
 _KEYS: Final = frozenset({*_READERS, "parameters", "env", "visibility", *_SHORTHANDS})
+
+
+_ABOUT: Final = re.compile(r"([\w.-]+)(?:: (\w+))? ")
+"""How a message begins that is about a key: the key, or a table and a key in it."""
+_LIKE_A_KEY: Final = 0.75
+_LONGEST: Final = 64
+MAX_UNKNOWN: Final = 10
+"""Unknown keys that are shown."""
+
+
+def explained(message: str, content: bytes, table: Mapping[str, Any]) -> str:
+    """The message of an invalid manifest, with the line of the key that it begins with."""
+    about = _ABOUT.match(message)
+    if about is None:
+        return message
+    key, inner = about.groups()
+    if message == f"{key} is missing":
+        misspelt = near(key, table, cutoff=_LIKE_A_KEY)
+        if not misspelt:
+            return message
+        key, message = misspelt[0], f"{message}, but there is {_shown(misspelt[0])}"
+    line = line_of(content, inner or key, key.rpartition(".")[2] if inner else None)
+    return message if line is None else f"tool.toml, line {line}: {message}"
+
+
+def unknown(key: str, content: bytes, known: Iterable[str]) -> str:
+    """An unknown key with its line and the nearest known one."""
+    table, _, last = key.rpartition(".")
+    line = line_of(content, last, table.rpartition(".")[2] or None)
+    place = "" if line is None else f"line {line}"
+    about = f"{place}{did_you_mean(last, KEYS if table else known)}".removeprefix("; ")
+    return f"{_shown(key)} ({about})" if about else _shown(key)
+
+
+def _shown(key: str) -> str:
+    return clean_text(key)[:_LONGEST]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition import manifest as manifests
-from workspace_server.sources.scripts.definition import schema
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.folders import MANIFEST
 from workspace_server.sources.scripts.definition.manifest import InvalidManifest, Manifest
@@ -62,7 +62,7 @@ def script(
         return InvalidManifest(str(bad))
     usable = libraries if runs.is_python else {}
     item = _item(shown, manifest, bundle, runs, usable)
-    tool = schema.tool(manifest, item.digest())
+    tool = make_tool(manifest, item.digest())
     return Script(folder, manifest, bundle, runs, tuple(usable.values()), item, tool)
 
 
@@ -90,3 +90,49 @@ def shown(path: str | Path, root: Path) -> str:
     """A path as messages show it: relative to the workspace if it is inside."""
     text, above = str(path), f"{root}/"
     return clean_text(text.removeprefix(above))
+
+
+def input_schema(manifest: Manifest) -> dict[str, Any]:
+    """The JSON Schema of the arguments in file order, so that the same file gives the same bytes."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema for parameter in manifest.parameters},
+        "additionalProperties": False,
+    }
+    if required := [parameter.name for parameter in manifest.parameters if parameter.required]:
+        schema["required"] = required
+    return schema
+
+
+def make_tool(manifest: Manifest, fingerprint: str) -> Tool:
+    """The tool that a manifest describes; `fingerprint` identifies the bytes that run."""
+    definition: dict[str, Any] = {
+        "name": manifest.name,
+        "description": manifest.description,
+        "inputSchema": input_schema(manifest),
+    }
+    if manifest.output_schema is not None:
+        definition["outputSchema"] = manifest.output_schema
+    if manifest.annotations is not None:
+        definition["annotations"] = manifest.annotations
+    return Tool(
+        manifest.name,
+        definition,
+        manifest.visibility,
+        manifest.keywords,
+        timeout_s=manifest.timeout_s,
+        requires_approval=manifest.requires_approval,
+        rate_limited=manifest.network,
+        fingerprint=fingerprint,
+        task=manifest.task,
+    )
+
+
+def with_defaults(manifest: Manifest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with defaults for those that the call left out."""
+    defaults = {
+        parameter.name: parameter.schema["default"]
+        for parameter in manifest.parameters
+        if "default" in parameter.schema and parameter.name not in arguments
+    }
+    return {**arguments, **defaults}

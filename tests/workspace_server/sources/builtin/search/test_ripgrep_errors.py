@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workspace_server.sources.builtin.search.query import BadRegex, EngineUnavailable, TextQuery
-from workspace_server.sources.builtin.search.ripgrep_errors import raise_for
+from workspace_server.sources.builtin.search.ripgrep import raise_for
 
 
 def parse_error(prefix: str, shown: str, marked: int, reason: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.lists.server_instructions import MAX_KEPT, ServerInstructions
+from workspace_server.sources.mcp.lists.server_lists import MAX_KEPT, ServerInstructions
 
 
 async def test_the_next_life_has_them_at_once_and_the_server_replaces_them(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.processes.timeouts import within
-from workspace_server.sources.mcp.stdio.framing import Lines, one_line
+from workspace_server.sources.mcp.stdio.transport import Lines, one_line
 
 
 @given(st.lists(st.binary().map(lambda b: b.replace(b"\n", b"").replace(b"\r", b"")), max_size=8), st.data())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from workspace_server.sources.scripts.definition.manifest import Manifest, parse
-from workspace_server.sources.scripts.definition.schema import input_schema, tool, with_defaults
+from workspace_server.sources.scripts.definition.script import input_schema, make_tool, with_defaults
 
 LEAST = 'name = "n"\ndescription = "d"\nscript = "s.py"\n'
 
@@ -30,8 +30,8 @@ def test_required_is_left_out_if_no_argument_is_required() -> None:
 
 
 def test_tool_object_has_what_the_manifest_says_and_no_more() -> None:
-    assert list(tool(manifest(""), "f").definition) == ["name", "description", "inputSchema"]
-    full = tool(
+    assert list(make_tool(manifest(""), "f").definition) == ["name", "description", "inputSchema"]
+    full = make_tool(
         manifest(
             'annotations = {destructiveHint = true}\noutput_schema = {type = "object"}\nnetwork = true\n'
             'requires_approval = true\ntimeout_s = 3\nkeywords = ["k"]\nvisibility = "ondemand"\n'

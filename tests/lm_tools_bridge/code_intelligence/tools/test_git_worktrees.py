@@ -10,6 +10,7 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.clangd import client
 from lm_tools_bridge.code_intelligence.clangd.answers import ClangdFailure
+from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.git_repositories import repository, worktree
@@ -22,7 +23,6 @@ from support.servers.language_servers.in_memory import (
     workplace_of,
 )
 from support.servers.language_servers.python_symbols import python_server
-from workspace_server.config.model import ClangdSettings
 from workspace_server.tool import InvalidArguments, ToolResult
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return f()\n"

@@ -15,19 +15,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.doctor.client_checks import PATIENCE_S, clients, contradictions, unexpanded_variables
-from lm_tools_bridge.doctor.findings import Finding, Level, Situation
 from lm_tools_bridge.doctor.port_holder import extension_on, manager_on
-from lm_tools_bridge.doctor.workspace_checks import client_servers, languages, sources, workspaces
+from lm_tools_bridge.doctor.workspace_checks import (
+    contradictions,
+    languages,
+    sources,
+    unexpanded_variables,
+    workspaces,
+)
 from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.machine.peers.peer_uid import tcp_peer_uid
 from manager import __version__
+from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.configuration.runtime_folder import APP_NAME, BASE_FOLDERS
 from manager.configuration.settings import Settings
+from manager.features import has_feature
 from manager.startup.lock import Lock
 from manager.startup.port import PortTaken, bind_fixed
 
@@ -42,8 +48,8 @@ def all_findings(paths: Paths, waiting: Callable[[str], None] = lambda _: None) 
     """
     situation = Situation.of(paths)
     for check in CHECKS:
-        if check is clients:
-            waiting(f"playing the configured clients; one answer may take {PATIENCE_S:g} s")
+        if check is _clients:
+            waiting("playing the configured clients; one answer may take 10 s")
         yield from check(situation)
         waiting("checking")
 
@@ -310,6 +316,21 @@ def _systemd(_: Situation) -> Iterator[Finding]:
         yield Finding(level, "systemd", f"{name} is {state}", hint)
 
 
+def _clients(situation: Situation) -> Iterator[Finding]:
+    """What configured clients would see; nothing without the part of this program that configures them."""
+    if has_feature("client_setup"):
+        from lm_tools_bridge.client_setup.checks.client_checks import clients
+
+        yield from clients(situation)
+
+
+def _client_servers(situation: Situation) -> Iterator[Finding]:
+    if has_feature("client_setup"):
+        from lm_tools_bridge.client_setup.checks.started_servers import client_servers
+
+        yield from client_servers(situation)
+
+
 CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
     _python,
     _configuration,
@@ -320,10 +341,10 @@ CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
     workspaces,
     sources,
     languages,
-    clients,
+    _clients,
     unexpanded_variables,
     contradictions,
-    client_servers,
+    _client_servers,
     _peer_lookup,
     _ripgrep,
     _systemd,

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from lm_tools_bridge.doctor.checks import all_findings
-from lm_tools_bridge.doctor.findings import Level, shown
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli import workspace_command
+from manager.cli.output.findings import Level, shown
 from manager.cli.output.manager_access import user_paths
 
 

@@ -1,23 +1,18 @@
-"""The checks of doctor for workspaces: their servers, the sources of their tools, servers of clients."""
+"""The checks of doctor for workspaces: their servers, the sources of their tools, requests of clients."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.client_setup.adoption.project_file_formats import ServersFile
-from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
-from lm_tools_bridge.client_setup.cli.context import user_machine
-from lm_tools_bridge.doctor.findings import Finding, Level, Situation
-from lm_tools_bridge.protocol.internal.own_servers import namespace_of
 from lm_tools_bridge.protocol.internal.source_states import HEALTHY
+from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.workspace_command import answer_of
 from manager.configuration.paths import Paths
-from manager.disk import claude_approvals
-from manager.disk.claude_approvals import read_approvals
+from manager.documentation import page
+from manager.routing.workspace.unexpanded import unexpanded
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import source_problems
 from manager.status_reading.workspaces import merged_workspaces
@@ -101,37 +96,35 @@ def languages(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.OK, "languages", f"{text}{missing} (lmtb languages --cwd {here})")
 
 
-def client_servers(situation: Situation) -> Iterator[Finding]:
-    """Servers of known workspaces that a client starts itself, as far as `lmtb adopt` can move them."""
-    if situation.status is None:
-        return
-    roots = {
-        row["root"]: row for row in merged_workspaces(situation.status) if isinstance(row.get("root"), str)
-    }
-    for root, row in roots.items():
-        started = _known_to_start(Path(root), situation.paths.state_dir)
-        if started:
-            servers = "; ".join(
-                f"{file.client} starts {', '.join(names)} of {file.path}" for file, names in started.items()
+def unexpanded_variables(situation: Situation) -> Iterator[Finding]:
+    """The clients whose last request had a variable in place of its value."""
+    for client in objects(situation.status or {}, "clients"):
+        last = objects(client, "requests")[-1:]
+        sent = last[0].get("sent") if last else None
+        for text in unexpanded(sent) if isinstance(sent, dict) else ():
+            name = client.get("name") or "(unnamed client)"
+            yield Finding(
+                Level.WARN,
+                "clients",
+                f"{name}: {text}, so that does not say where it works",
+                "lmtb client list names the entries; the page of the client says what it expands: "
+                f"{page('clients')}",
             )
-            text = f"{row.get('workspace')} ({root}): {servers}, in addition to the manager"
-            hint = f"move them into its workspace.toml: lmtb adopt --cwd {shlex.quote(root)}"
-            yield Finding(Level.WARN, "client servers", text, hint)
 
 
-def _known_to_start(root: Path, state_dir: Path) -> dict[ServersFile, list[str]]:
-    """What clients start, without servers that the user did not allow in Claude Code, which asks."""
-    machine = user_machine()
-    allowed = read_approvals(machine.environ, machine.home, root).own_servers("")
-    started = {}
-    for file, names in ProjectFiles(root, state_dir).started_by_clients().items():
-        is_asked = file.path == claude_approvals.FILE
-        started_names = [
-            name for name in names if not is_asked or allowed.starts(file.path, namespace_of(name))
-        ]
-        if started_names:
-            started[file] = started_names
-    return started
+def contradictions(situation: Situation) -> Iterator[Finding]:
+    """The clients of which a recent request could mean two projects, or was answered from another one."""
+    for client in objects(situation.status or {}, "clients"):
+        name = client.get("name") or "(unnamed client)"
+        requests = objects(client, "requests")
+        refused = next((each for each in reversed(requests) if each.get("contradiction")), None)
+        overruled = next((each for each in reversed(requests) if each.get("overruled")), None)
+        if refused is not None:
+            hint = f"lmtb whoami shows what it sent; what decides: {page('http.md')}"
+            yield Finding(Level.WARN, "clients", f"{name}: {refused['contradiction']}", hint)
+        elif overruled is not None:
+            text = f"{name} was answered from {overruled.get('workspace')}, not from {overruled['overruled']}"
+            yield Finding(Level.OK, "clients", text)
 
 
 def _last_output(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:

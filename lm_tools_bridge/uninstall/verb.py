@@ -8,14 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lm_tools_bridge.machine.files.private_folder import remove
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.text.printable import printable
-from lm_tools_bridge.uninstall.client_entries import ClientEntries
 from lm_tools_bridge.uninstall.inventory import Group, groups, own_files, remains
 from manager.cli.lifecycle.stop import stop
 from manager.cli.output.manager_access import user_paths
@@ -24,6 +23,10 @@ from manager.cli.service.plan import Plan, removal
 from manager.cli.service.verb import carry_out, show
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
+from manager.features import has_feature
+
+if TYPE_CHECKING:
+    from lm_tools_bridge.client_setup.removed_entries import ClientEntries
 
 _SECRETS_S: Final = 60.0
 
@@ -48,14 +51,14 @@ def uninstall(yes: bool, with_secrets: bool, as_json: bool) -> None:
     paths = user_paths()
     service = removal(gather().seen)
     wants_service = not service.is_empty and _wants_service(service, yes=yes)
-    entries = ClientEntries.found(paths, Path.home())
-    wants_entries = bool(entries.planned) and _wants_entries(entries, yes=yes)
+    entries = _client_entries(paths)
+    wants_entries = entries is not None and bool(entries.planned) and _wants_entries(entries, yes=yes)
     every = groups(paths, Path.home())
     group_names = [group.name for group in every if _is_wanted(group, yes=yes, secrets=with_secrets)]
     if wants_service:
         carry_out(service)
     removed = ["service"] if wants_service else []
-    for title in entries.remove() if wants_entries else ():
+    for title in entries.remove() if entries is not None and wants_entries else ():
         say(f"removed: the entry of {title}")
         removed.append(f"the entry of {title}")
     if group_names:
@@ -74,6 +77,15 @@ def _wants_service(plan: Plan, *, yes: bool) -> bool:
     say("service (starts the manager at login):")
     show(plan)
     return yes or click.confirm("Remove the service?")
+
+
+def _client_entries(paths: Paths) -> ClientEntries | None:
+    """The entries in files of clients; None without the part of this program that writes them."""
+    if not has_feature("client_setup"):
+        return None
+    from lm_tools_bridge.client_setup.removed_entries import ClientEntries
+
+    return ClientEntries.found(paths, Path.home())
 
 
 def _wants_entries(entries: ClientEntries, *, yes: bool) -> bool:
@@ -191,10 +203,10 @@ def _keys(output: str) -> list[str]:
     return [key for key in keys if isinstance(key, str)]
 
 
-def _what_remains(paths: Paths, entries: ClientEntries) -> Iterator[str]:
+def _what_remains(paths: Paths, entries: ClientEntries | None) -> Iterator[str]:
     if service := gather().seen.found:
         yield f"the service: {next(iter(service)).parent}"
     for group in groups(paths, Path.home()):
         yield f"{group.name}: {', '.join(map(str, group.entries))}"
-    yield from entries.left()
+    yield from () if entries is None else entries.left()
     yield from remains(paths)

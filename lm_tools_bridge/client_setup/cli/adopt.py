@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -15,13 +16,13 @@ from lm_tools_bridge.client_setup.adoption.project_entry import LEADS_TO_US
 from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
 from lm_tools_bridge.client_setup.adoption.user_files import UserFiles
 from lm_tools_bridge.client_setup.cli.context import user_machine
-from lm_tools_bridge.client_setup.cli.presentation import diff_lines, short, show_diff
 from lm_tools_bridge.client_setup.clients import CLIENTS
 from lm_tools_bridge.client_setup.configured_entries import configuration_of
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.client_setup.secret_texts import secrets_of
+from lm_tools_bridge.client_setup.secret_texts import masked, secrets_of
 from lm_tools_bridge.client_setup.workbench import Planned
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from manager.cli.output.file_changes import diff_lines, short, show_diff
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import root_of
@@ -129,9 +130,9 @@ class _Command:
     def _show(self, files: Sequence[Planned], adoption: Adoption | None = None) -> None:
         if self.as_json:
             return
-        secrets = self._secrets(files)
+        mask = self._mask(files)
         for file in files:
-            show_diff(file.state.path, file.state.content, file.after, secrets=secrets)
+            show_diff(file.state.path, file.state.content, file.after, mask=mask)
         for server in self._left(adoption) if adoption is not None else ():
             say(f"stays in {_where(server)}: {server.name}: {server.reason}")
         if self._is_user and files:
@@ -141,20 +142,20 @@ class _Command:
         """The servers to name. Of the user's files, our own entry belongs there."""
         return [server for server in adoption.left if not (self._is_user and server.reason == LEADS_TO_US)]
 
-    def _secrets(self, files: Sequence[Planned]) -> frozenset[str] | None:
+    def _mask(self, files: Sequence[Planned]) -> Callable[[str], str] | None:
         """What to mask in the changes; None for a project, whose files others read as well."""
         if not self._is_user:
             return None
         contents = [
             (file.state.path.name, text) for file in files for text in (file.state.content, file.after)
         ]
-        return secrets_of(contents)
+        return partial(masked, secrets=secrets_of(contents))
 
     def _show_changed_since(self, refusal: Refusal) -> None:
         if refusal.reason == "changed_since" and not self.as_json:
             for state, written in self.files.changed_since():
                 planned = Planned(state, written)
-                show_diff(state.path, written, state.content, secrets=self._secrets([planned]))
+                show_diff(state.path, written, state.content, mask=self._mask([planned]))
 
     def _may(self, files: Sequence[Planned]) -> bool:
         if self.dry_run or self.yes or not files:
@@ -198,11 +199,11 @@ class _Command:
             say(*text.split("\n"))
 
     def _as_json(self, files: Sequence[Planned], adoption: Adoption | None) -> dict[str, Any]:
-        secrets = self._secrets(files)
+        mask = self._mask(files)
         changes = [
             {
                 "file": str(path),
-                "diff": list(diff_lines(path, file.state.content, file.after, secrets=secrets)),
+                "diff": list(diff_lines(path, file.state.content, file.after, mask=mask)),
             }
             for file in files
             for path in [file.state.path]

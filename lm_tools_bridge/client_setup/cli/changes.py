@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from lm_tools_bridge.client_setup.change import Unchanged
 from lm_tools_bridge.client_setup.cli.context import running_port
-from lm_tools_bridge.client_setup.cli.presentation import diff_lines, refusal_json, short, show_diff
+from lm_tools_bridge.client_setup.cli.presentation import refusal_json
 from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer, needs_manager
 from lm_tools_bridge.client_setup.clients import Client
 from lm_tools_bridge.client_setup.refusals import Refusal
@@ -19,6 +19,7 @@ from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Note
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
+from manager.cli.output.file_changes import diff_lines, short, show_diff
 from manager.cli.output.manager_access import user_paths
 
 Verb = Literal["add", "update", "remove", "undo"]
@@ -100,8 +101,8 @@ class Changes:
         rows = {client.id: row for client, row in pairs if row["result"] in {"done", "unchanged"}}
         if not rows or running_port() != self._files.endpoint.port:
             return
-        from lm_tools_bridge.doctor import client_checks  # the other verbs do not need it
-        from lm_tools_bridge.doctor.findings import Situation, shown
+        from lm_tools_bridge.client_setup.checks import client_checks  # the other verbs do not need it
+        from manager.cli.output.findings import Situation, shown
 
         situation = Situation.of(user_paths())
         with waiting("checking what they see"), suppress(Failure):

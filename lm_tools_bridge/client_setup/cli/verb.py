@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from copy import copy
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from lm_tools_bridge.client_setup.change import ENTRY_NAME
 from lm_tools_bridge.client_setup.cli.changes import Changes
 from lm_tools_bridge.client_setup.cli.context import client_files, named
 from lm_tools_bridge.client_setup.cli.presentation import as_json as overview_json
-from lm_tools_bridge.client_setup.cli.presentation import client_table, configured, entry_text, short
+from lm_tools_bridge.client_setup.cli.presentation import client_table, configured, entry_text
 from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.entry_upgrade import Entry, upgraded
@@ -23,6 +24,7 @@ from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Note
 from lm_tools_bridge.text.printable import printable
 from manager.cli.completion import suggestions
+from manager.cli.output.file_changes import short
 
 _OURS: Final = frozenset({"current", "outdated"})
 _NO_PORT: Final = 1
@@ -49,6 +51,13 @@ def _update_options(command: Command) -> Command:
 def _change_options(command: Command) -> Command:
     force = click.option("--force", is_flag=True, help="Also change an entry that is not ours.")
     return _update_options(force(command))
+
+
+def _find_clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
+    return ((client.id, client.title) for client in CLIENTS)
+
+
+_clients: Final = suggestions.suggesting(_find_clients)
 
 
 @click.group()
@@ -82,7 +91,7 @@ def list_clients(port: int | None, as_json: bool) -> None:
 
 
 @client.command()
-@click.argument("name", metavar="CLIENT", shell_complete=suggestions.clients)
+@click.argument("name", metavar="CLIENT", shell_complete=_clients)
 @_port_option
 @json_option
 def show(name: str, port: int | None, as_json: bool) -> None:
@@ -108,7 +117,7 @@ def show(name: str, port: int | None, as_json: bool) -> None:
 
 
 @client.command()
-@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
+@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=_clients)
 @click.option("--all", "everything", is_flag=True, help="All clients that are installed.")
 @click.option(
     "--service/--no-service",
@@ -157,7 +166,7 @@ client.add_command(install)
 
 
 @client.command()
-@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
+@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=_clients)
 @_update_options
 @_port_option
 @json_option
@@ -174,7 +183,7 @@ def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
 
 
 @client.command()
-@click.argument("names", metavar="CLIENT...", nargs=-1, required=True, shell_complete=suggestions.clients)
+@click.argument("names", metavar="CLIENT...", nargs=-1, required=True, shell_complete=_clients)
 @click.option("--undo", is_flag=True, help="Restore the file byte for byte as it was before the last change.")
 @_change_options
 @json_option

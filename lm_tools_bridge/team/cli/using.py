@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
 import msgspec
 
-from lm_tools_bridge.client_setup.change import Change
-from lm_tools_bridge.client_setup.editing import file_access, toml_edit
-from lm_tools_bridge.client_setup.editing.file_access import FileState
 from lm_tools_bridge.team.cli.files import config_dir, edited, joined
 from lm_tools_bridge.team.membership import Membership, Use
 from lm_tools_bridge.team.names import is_token
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Note
 from lm_tools_bridge.text.printable import printable
+from lm_tools_bridge.text.toml_text import parse_toml
 from manager.cli.output.manager_access import ask, current_folder, mcp_address
+from manager.features import has_feature
+
+if TYPE_CHECKING:
+    from lm_tools_bridge.client_setup.editing.file_access import FileState
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,40}")
 _ARRAY: Final = ("mcp", "remote_servers")
-_SERVERS: Final = (_ARRAY, ("mcp", "stdio_servers"))
+_KINDS: Final = ("remote_servers", "stdio_servers")
 
 
 @click.command()
@@ -141,16 +144,29 @@ def _entry_of(offer: str) -> dict[str, Any]:
 
 def _entries() -> list[dict[str, Any]]:
     """The servers of workspace.toml; a damaged file is reported when it is changed."""
-    text = _content(_state())
-    arrays = [toml_edit.value_at(text, path) for path in _SERVERS]
+    try:
+        document = parse_toml(_text())
+    except (ValueError, RecursionError):
+        return []
+    mcp = document.get("mcp")
+    arrays = [mcp.get(key) for key in _KINDS] if isinstance(mcp, Mapping) else []
     return [entry for many in arrays if isinstance(many, list) for entry in many if isinstance(entry, dict)]
 
 
+def _text() -> str:
+    if has_feature("client_setup"):
+        return _content(_state())
+    file = _file()
+    return file.read_bytes().decode("utf-8", "replace") if file.is_file() else ""
+
+
 def _state() -> FileState:
+    from lm_tools_bridge.client_setup.editing import file_access
+
     state = file_access.read(_file())
-    if not isinstance(state, FileState):
-        raise Failure(state.message, state.next_step, reason="unusable")
-    return state
+    if isinstance(state, file_access.FileState):
+        return state
+    raise Failure(state.message, state.next_step, reason="unusable")
 
 
 def _content(state: FileState) -> str:
@@ -158,7 +174,13 @@ def _content(state: FileState) -> str:
 
 
 def _write_entry(prefix: str, url: str, folders: list[str] | None) -> None:
-    """Add the server to the user's workspace.toml."""
+    """Add the server to the user's workspace.toml, by what changes the files of clients."""
+    by_hand = f'add it yourself: [[mcp.remote_servers]] namespace = "{prefix}" url = "{url}"'
+    if not has_feature("client_setup"):
+        raise Failure(f"{_file()} is not changed by this program", by_hand, reason="unusable")
+    from lm_tools_bridge.client_setup.change import Change
+    from lm_tools_bridge.client_setup.editing import file_access, toml_edit
+
     state = _state()
     text = _content(state)
     table: dict[str, Any] = {"namespace": prefix, "url": url}
@@ -166,8 +188,7 @@ def _write_entry(prefix: str, url: str, folders: list[str] | None) -> None:
         table["projects"] = folders
     changed = toml_edit.with_appended(text, [(_ARRAY, table, ["# of the team: lmtb team unuse"])])
     if not isinstance(changed, str):
-        step = f'add it yourself: [[mcp.remote_servers]] namespace = "{prefix}" url = "{url}"'
-        raise Failure(f"{_file()} cannot be changed", step, reason="unusable")
+        raise Failure(f"{_file()} cannot be changed", by_hand, reason="unusable")
     replaced = file_access.replace(state, Change(state.content, changed.encode()))
     if not isinstance(replaced, list):
         raise Failure(replaced.message, replaced.next_step, reason=replaced.reason)

@@ -58,12 +58,6 @@ def _sources(ctx: click.Context) -> Iterable[tuple[str, str | None]]:
         yield str(source["id"]).rpartition(":")[2], str(source.get("state"))
 
 
-def _clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
-    from lm_tools_bridge.client_setup.clients import CLIENTS  # only these verbs need it
-
-    return ((client.id, client.title) for client in CLIENTS)
-
-
 def logged_workspaces() -> list[str]:
     """The ids of the workspaces that have a log."""
     files = sorted(user_paths().logs_dir.glob("*.log"))
@@ -97,6 +91,5 @@ def _inspected(ctx: click.Context) -> dict[str, Any]:
 callable_tools: Final = suggesting(_tools)
 tools: Final = suggesting(_all_tools)
 sources: Final = suggesting(_sources)
-clients: Final = suggesting(_clients)
 workspaces: Final = suggesting(_workspaces)
 secrets: Final = suggesting(_secrets)

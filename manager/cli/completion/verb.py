@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from lm_tools_bridge.client_setup.cli.presentation import short, show_diff
 from lm_tools_bridge.machine.files import private_files
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from manager.cli.completion.scripts import SHELLS, Shell, next_step, places, script
+from manager.cli.output.file_changes import short, show_diff
 from manager.cli.output.manager_access import user_paths
 
 

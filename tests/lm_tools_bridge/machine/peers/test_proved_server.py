@@ -17,8 +17,8 @@ import pytest
 from lm_tools_bridge.agent.manager_client.failures import Undelivered
 from lm_tools_bridge.agent.manager_client.transport import Transport
 from lm_tools_bridge.agent.tool_service.client import ToolClient
-from lm_tools_bridge.doctor.introductions import INTRODUCTIONS
-from lm_tools_bridge.doctor.played_client import PlayedClient, Unanswered
+from lm_tools_bridge.client_setup.checks.introductions import INTRODUCTIONS
+from lm_tools_bridge.client_setup.checks.played_client import PlayedClient, Unanswered
 from lm_tools_bridge.machine.peers import proved_server
 from lm_tools_bridge.machine.peers.peer_uid import SocketOwner
 from lm_tools_bridge.machine.peers.proved_connector import ProvedConnector

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.client_setup.checks.configuration_checks import Problem
+from lm_tools_bridge.client_setup.checks.played_client import Seen, Unanswered
 from lm_tools_bridge.client_setup.clients import Machine
 from lm_tools_bridge.client_setup.configured_entries import ClientConfiguration, Configured
-from lm_tools_bridge.doctor.configuration_checks import Problem
-from lm_tools_bridge.doctor.findings import Level
-from lm_tools_bridge.doctor.played_client import Seen, Unanswered
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.internal.own_servers import namespace_of
 from lm_tools_bridge.protocol.internal.source_states import STARTING
+from manager.cli.output.findings import Level
 from manager.routing.client_profiles import ClientProfile
 
 _TOLERANCE: Final = 1.1

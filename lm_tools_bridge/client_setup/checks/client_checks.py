@@ -16,6 +16,17 @@ from lm_tools_bridge.client_setup.adoption.adoption_files import AdoptionFiles
 from lm_tools_bridge.client_setup.adoption.decision import USER_FILE
 from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
 from lm_tools_bridge.client_setup.adoption.user_files import UserFiles
+from lm_tools_bridge.client_setup.checks.configuration_checks import (
+    Judged,
+    Problem,
+    leads_to,
+    problems_of_entry,
+    problems_of_files,
+    program_of,
+)
+from lm_tools_bridge.client_setup.checks.introductions import INTRODUCTIONS
+from lm_tools_bridge.client_setup.checks.played_client import PlayedClient, TooLate, Unanswered
+from lm_tools_bridge.client_setup.checks.seen_tools import Place, Tools, late, summary, too_late, twice
 from lm_tools_bridge.client_setup.cli.context import program, user_machine
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.configured_entries import (
@@ -27,30 +38,17 @@ from lm_tools_bridge.client_setup.entries import Endpoint
 from lm_tools_bridge.client_setup.entry_upgrade import Entry
 from lm_tools_bridge.client_setup.folder_trust import uses_servers
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.doctor.configuration_checks import (
-    Judged,
-    Problem,
-    leads_to,
-    problems_of_entry,
-    problems_of_files,
-    program_of,
-)
-from lm_tools_bridge.doctor.findings import Finding, Level, Situation
-from lm_tools_bridge.doctor.introductions import INTRODUCTIONS
-from lm_tools_bridge.doctor.played_client import PlayedClient, TooLate, Unanswered
-from lm_tools_bridge.doctor.seen_tools import Place, Tools, late, summary, too_late, twice
 from lm_tools_bridge.protocol.internal.own_servers import namespace_of
 from lm_tools_bridge.terminal.command_line import Failure
+from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.output.manager_access import current_folder
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings, by_client
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import read_approvals
-from manager.documentation import page
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
 from manager.routing.workspace.cwd import placeholder_in
-from manager.routing.workspace.unexpanded import unexpanded
 from manager.status_reading.responses import objects
 
 PATIENCE_S: Final = 10.0
@@ -81,37 +79,6 @@ def clients(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.WARN, "clients", text, "lmtb up; then again: lmtb doctor")
     for _, findings in _played_at_once(situation, place, configurations):
         yield from findings
-
-
-def unexpanded_variables(situation: Situation) -> Iterator[Finding]:
-    """The clients whose last request had a variable in place of its value."""
-    for client in objects(situation.status or {}, "clients"):
-        last = objects(client, "requests")[-1:]
-        sent = last[0].get("sent") if last else None
-        for text in unexpanded(sent) if isinstance(sent, dict) else ():
-            name = client.get("name") or "(unnamed client)"
-            yield Finding(
-                Level.WARN,
-                "clients",
-                f"{name}: {text}, so that does not say where it works",
-                "lmtb client list names the entries; the page of the client says what it expands: "
-                f"{page('clients')}",
-            )
-
-
-def contradictions(situation: Situation) -> Iterator[Finding]:
-    """The clients of which a recent request could mean two projects, or was answered from another one."""
-    for client in objects(situation.status or {}, "clients"):
-        name = client.get("name") or "(unnamed client)"
-        requests = objects(client, "requests")
-        refused = next((each for each in reversed(requests) if each.get("contradiction")), None)
-        overruled = next((each for each in reversed(requests) if each.get("overruled")), None)
-        if refused is not None:
-            hint = f"lmtb whoami shows what it sent; what decides: {page('http.md')}"
-            yield Finding(Level.WARN, "clients", f"{name}: {refused['contradiction']}", hint)
-        elif overruled is not None:
-            text = f"{name} was answered from {overruled.get('workspace')}, not from {overruled['overruled']}"
-            yield Finding(Level.OK, "clients", text)
 
 
 def findings_of(situation: Situation, clients: Iterable[Client]) -> Iterator[tuple[Client, list[Finding]]]:

@@ -12,8 +12,8 @@ from lm_tools_bridge.client_setup.change import ENTRY_NAME, is_ours
 from lm_tools_bridge.client_setup.clients import Client
 from lm_tools_bridge.client_setup.configured_entries import ClientConfiguration, Configured
 from lm_tools_bridge.client_setup.entry_upgrade import Entry, upgraded
-from lm_tools_bridge.doctor.findings import Level
 from lm_tools_bridge.protocol import headers
+from manager.cli.output.findings import Level
 
 _FOLDER_HEADER: Final = headers.WORKSPACE_CWD.lower()
 _NOT_REQUIRED: Final = "required = true is missing, so Codex waits for the list of tools for 1 s only"

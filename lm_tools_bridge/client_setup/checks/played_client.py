@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from lm_tools_bridge.doctor.introductions import Introduction
+from lm_tools_bridge.client_setup.checks.introductions import Introduction
 from lm_tools_bridge.machine.peers.proved_server import require_own_server
 from lm_tools_bridge.protocol import headers, names, sse
 from lm_tools_bridge.protocol.versions import Era, era_of

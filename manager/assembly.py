@@ -49,7 +49,7 @@ from manager.supervision.dependencies import Dependencies
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
-from manager.waiting_calls import NobodyAnswers, WaitingCalls
+from manager.waiting_calls import NOBODY, WaitingCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def assemble(
     fork_server = ForkServerSupervisor(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
-    waiting_calls = next(filter(None, (part.waiting_calls() for part in features.values())), NobodyAnswers())
+    waiting_calls = next(filter(None, (part.waiting_calls() for part in features.values())), NOBODY)
     observer = next(filter(None, (part.observer() for part in features.values())), NO_OBSERVER)
     dependencies = Dependencies(
         settings,

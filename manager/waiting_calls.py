@@ -136,3 +136,6 @@ class NobodyAnswers:
     async def answer(self, identity: str, *, approve: bool, where: str) -> AnswerResult:
         """See `WaitingCalls`: no answer counts."""
         return AnswerResult(False, "gone", f"Nothing was changed: {UNKNOWN_END}.")
+
+
+NOBODY: Final[WaitingCalls] = NobodyAnswers()

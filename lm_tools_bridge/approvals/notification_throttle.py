@@ -42,13 +42,8 @@ class Throttle:
         self._shown: frozenset[str] = frozenset()
         self._sent: deque[float] = deque(maxlen=MOST_PER_HOUR)
 
-    @property
-    def has_untold(self) -> bool:
-        """Whether something waits that the person was not told of yet."""
-        return bool(self._untold)
-
     def may_tell(self, now: float) -> bool:
-        """Whether that can be told now."""
+        """Whether something waits that the person was not told of, and that can be told now."""
         if not self._untold or (self._sent and now - self._sent[-1] < PAUSE_S):
             return False
         is_approval = any(thing.kind == "approval" for thing in self._untold.values())

@@ -35,7 +35,7 @@ from manager.sessions.preferences import Preferences
 from manager.sessions.roots import SessionRoots
 from manager.sessions.round_trips import RoundTrips
 from manager.sessions.session_manager import SessionManager
-from manager.waiting_calls import WaitingCalls
+from manager.waiting_calls import NOBODY, WaitingCalls
 
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
@@ -79,7 +79,7 @@ class SessionEndpoint:
         server_discover: ServerDiscover,
         preferences: Preferences,
         settings: Settings,
-        waiting_calls: WaitingCalls | None = None,
+        waiting_calls: WaitingCalls = NOBODY,
     ) -> None:
         self._waiting_calls = waiting_calls
         self.session_manager = session_manager

@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol.jsonrpc import Response
 from manager.answers.exchange import Exchange
 from manager.answers.upstream_request import capabilities_of
 from manager.sessions.pending_requests import PendingRequest, PendingRequests
-from manager.waiting_calls import WaitingCalls
+from manager.waiting_calls import NOBODY, WaitingCalls
 
 MAX_INPUT_REQUESTS: Final = 32
 INPUT_TIMEOUT_S: Final = 600.0
@@ -60,7 +60,7 @@ class InputRequests:
         pending_requests: PendingRequests,
         result: Members,
         timeout_s: float,
-        waiting_calls: WaitingCalls | None = None,
+        waiting_calls: WaitingCalls = NOBODY,
     ) -> None:
         self._waiting_calls = waiting_calls
         self.outcome: Members | Refusal = {}
@@ -131,7 +131,7 @@ class InputRequests:
 
     async def _first_answer(self) -> Members | Refusal:
         """The client's answers. If a person answers elsewhere first, the request is repeated without them."""
-        if self._waiting_calls is None or not request_state.is_not_started(self._state_text):
+        if not request_state.is_not_started(self._state_text):
             return await self._answers()
         identity = request_state.approval_id(self._state_text)
         elsewhere = self._waiting_calls.watch(identity)

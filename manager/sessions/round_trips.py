@@ -26,7 +26,7 @@ from manager.forwarding.messages import Answered, messages_of, unusable
 from manager.routing.json import legacy_result
 from manager.sessions.input_requests import INPUT_TIMEOUT_S, InputRequests, Members, unanswered
 from manager.sessions.pending_requests import PendingRequests
-from manager.waiting_calls import WaitingCalls
+from manager.waiting_calls import NOBODY, WaitingCalls
 
 MAX_ROUND_TRIPS: Final = 10
 GIVE_UP_S: Final = 2.0
@@ -49,7 +49,7 @@ class RoundTrips:
         pending_requests: PendingRequests,
         limit: int,
         timeout_s: float = INPUT_TIMEOUT_S,
-        waiting_calls: WaitingCalls | None = None,
+        waiting_calls: WaitingCalls = NOBODY,
     ) -> None:
         self._waiting_calls = waiting_calls
         self._exchange = exchange

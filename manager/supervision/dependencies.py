@@ -16,7 +16,7 @@ from manager.configuration.settings import Settings
 from manager.installation import Installation
 from manager.state_file.store import Store
 from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
-from manager.waiting_calls import NobodyAnswers, WaitingCalls
+from manager.waiting_calls import NOBODY, WaitingCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Dependencies:
     port: int = 0
     fork_server: ForkServerSupervisor | None = None
     installation: Installation | None = None
-    waiting_calls: WaitingCalls = field(default_factory=NobodyAnswers)
+    waiting_calls: WaitingCalls = NOBODY
     observer: CallObserver = NO_OBSERVER
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)

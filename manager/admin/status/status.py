@@ -29,7 +29,7 @@ from manager.supervision.registration.registered_servers import RegisteredServer
 from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from manager.waiting_calls import NobodyAnswers, WaitingCalls
+from manager.waiting_calls import NOBODY, WaitingCalls
 
 
 class ReportingPart(Protocol):
@@ -55,11 +55,11 @@ class Status:
         store: Store,
         installation: Installation,
         address: str,
-        waiting_calls: WaitingCalls | None = None,
+        waiting_calls: WaitingCalls = NOBODY,
         notice_ended_clients: Callable[[float], None] = lambda _: None,
         features: Iterable[ReportingPart] = (),
     ) -> None:
-        self._waiting_calls = waiting_calls or NobodyAnswers()
+        self._waiting_calls = waiting_calls
         self._notice_ended_clients = notice_ended_clients
         self._features = tuple(features)
         self._workspaces = workspaces

@@ -35,12 +35,12 @@ def test_what_comes_in_the_pause_is_told_together_after_it() -> None:
     throttle.next([A], 0.0)
     things = [A, *(thing(str(n)) for n in range(MOST_LINES + 2))]
     assert throttle.next(things, 1.0) is None
-    assert throttle.has_untold
+    assert not throttle.may_tell(1.0) and throttle.may_tell(PAUSE_S)
     told = throttle.next(things, PAUSE_S)
     assert isinstance(told, Notice)
     assert told.title == f"LM Tools Bridge: {MOST_LINES + 2} things need you"
     assert told.body.endswith("and 2 more")
-    assert not throttle.has_untold
+    assert not throttle.may_tell(2 * PAUSE_S), "all is told"
 
 
 def test_what_is_over_before_it_could_be_told_is_not_told() -> None:
@@ -81,5 +81,5 @@ def test_some_notifications_of_an_hour_are_left_for_approvals() -> None:
     sent = [throttle.next([one], n * PAUSE_S) for n, one in enumerate(others)]
     assert sum(isinstance(one, Notice) for one in sent) == MOST_PER_HOUR - FOR_APPROVALS
     now = MOST_PER_HOUR * PAUSE_S
-    assert throttle.has_untold and not throttle.may_tell(now)
+    assert not throttle.may_tell(now) and throttle.may_tell(now + HOUR_S)
     assert isinstance(throttle.next([others[-1], A], now), Notice)

@@ -12,8 +12,8 @@ from lm_tools_bridge.remote_hosts.address import RemoteAddress
 from lm_tools_bridge.remote_hosts.far_approvals import FarApprovals
 from lm_tools_bridge.remote_hosts.far_manager import resolve
 from lm_tools_bridge.remote_hosts.line_failures import LineFailure
+from lm_tools_bridge.remote_hosts.lines import Lines
 from lm_tools_bridge.remote_hosts.link import Link
-from lm_tools_bridge.remote_hosts.projects import RemoteProjects
 from lm_tools_bridge.remote_hosts.refusals import line_refusal
 from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
 from manager.routing.workspace.workspace_id import workspace_id
@@ -36,12 +36,12 @@ class RemoteWorkspaces:
         self._workspaces = workspaces
         self._dependencies = dependencies
         approvals = FarApprovals(self._at, dependencies.waiting_calls)
-        self._projects = RemoteProjects(dependencies, config, runtime, approvals.hear)
+        self._lines = Lines(dependencies, config, runtime, approvals.hear)
         self._cached: dict[str, tuple[float, Workspace]] = {}
 
     def links(self) -> Iterator[Link]:
         """The lines to hosts that were used since the start."""
-        return iter(self._projects)
+        return iter(self._lines)
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines to hosts that were used since the start, for status."""
@@ -57,7 +57,7 @@ class RemoteWorkspaces:
 
     async def connect(self, name: str) -> None:
         """Make a line to the host of this name, if the user has added one."""
-        found = await self._projects.address_of(f"{name}:/")
+        found = await self._lines.address_of(f"{name}:/")
         if isinstance(found, tuple):
             await found[1].ensure(urgent=True)
 
@@ -69,7 +69,7 @@ class RemoteWorkspaces:
 
     async def forget_removed(self) -> None:
         """End the lines to hosts that the user has removed, and to those that were described anew."""
-        await self._projects.forget_removed()
+        await self._lines.forget_removed()
         self._cached.clear()
         await self._relink()
 
@@ -86,7 +86,7 @@ class RemoteWorkspaces:
         """
         if (known := self.cached(text)) is not None:
             return known
-        found = await self._projects.address_of(text)
+        found = await self._lines.address_of(text)
         if found is None or isinstance(found, Refusal):
             return found
         await self._relink()
@@ -116,11 +116,11 @@ class RemoteWorkspaces:
 
     async def restore(self, row: WorkspaceRow) -> RemoteSupervisor | None:
         """What stands for the server of a workspace of the previous manager; None if it is on no host."""
-        return await self._projects.supervisor(row.id, row.root)
+        return await self._lines.supervisor(row.id, row.root)
 
     async def close(self) -> None:
         """Close all lines."""
-        await self._projects.close()
+        await self._lines.close()
 
     def _at(self, address: RemoteAddress) -> Workspace | None:
         return self._workspaces.get(workspace_id(str(address)))
@@ -144,7 +144,7 @@ class RemoteWorkspaces:
     async def _relink(self) -> None:
         """Give projects whose line was closed, or whose host was not known, what leads there now."""
         stale = [one for one in self._servers() if isinstance(one.link, Refusal) or one.link.is_closed]
-        links = {host: await self._projects.link_to(host) for host in {one.address.host for one in stale}}
+        links = {host: await self._lines.link_to(host) for host in {one.address.host for one in stale}}
         for server in stale:
             await server.use_link(links[server.address.host])
 

@@ -1,4 +1,4 @@
-"""Builds the command that runs a program on a host, for each kind of host. Pure.
+"""Builds the command that runs a program on a host, and its environment, for each kind of host. Pure.
 
 No shell of this machine is involved. ssh hands one string to the login shell over there, so for it the words
 are quoted; the other tools take words.
@@ -12,7 +12,12 @@ from typing import Final
 
 from lm_tools_bridge.remote_hosts.address import Host
 from manager.routing.workspace.remote_address import Scheme
+from manager.supervision.processes.environment import inherited
 
+_OF_TOOLS: Final = (
+    "SSH_AUTH_SOCK", "SSH_AGENT_PID", "KRB5CCNAME", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG",
+    "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST", "CONTAINER_CONNECTION", "KUBECONFIG",
+)  # fmt: skip
 SERVE: Final = ("remote", "serve")
 """The words of the verb that serves there."""
 _IN_PATH: Final = 'PATH="$HOME/.local/bin:$PATH"; export PATH; exec "$@"'
@@ -31,6 +36,11 @@ _OPTIONS: Final = (
 """For a connection without a person: it asks nothing, notices a dead line, and lends nothing."""
 _AT_TERMINAL: Final = ("-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes")
 """For a person's connection: what the user's configuration has for other visits would be in the way."""
+
+
+def tool_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the tool that reaches a host: what servers inherit, and where its logins are."""
+    return {**inherited(environ), **{name: environ[name] for name in _OF_TOOLS if name in environ}}
 
 
 def background(host: Host, words: Sequence[str], control_path: str | None = None) -> list[str]:

@@ -280,6 +280,7 @@ class Workspaces:
             server = await self._restored_server(row)
             if server is not None:
                 self._add(row.id, row.root, server)
+        # only the disk of this machine can be looked at
         checks = (self._check_root(workspace) for workspace in self if workspace.remote is None)
         await asyncio.gather(self.registered_servers.restore(loaded.registered), *checks)
         found = ((self._by_id.get(row.workspace), row) for row in loaded.instances)

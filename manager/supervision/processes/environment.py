@@ -13,10 +13,6 @@ _INHERITED: Final = (
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "SYSTEMROOT",
     "USERPROFILE", "TEMP", "DBUS_SESSION_BUS_ADDRESS", "CREDENTIALS_DIRECTORY",
 )  # fmt: skip
-_OF_TOOLS: Final = (
-    "SSH_AUTH_SOCK", "SSH_AGENT_PID", "KRB5CCNAME", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG",
-    "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST", "CONTAINER_CONNECTION", "KUBECONFIG",
-)  # fmt: skip
 SECRETS: Final = "LMTB_SECRET_"
 MAX_VARIABLE: Final = 32 * 1024
 """Characters of one variable that configurations can name."""
@@ -31,11 +27,6 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if (name in _INHERITED or name.startswith("LC_")) and not value.startswith("()")
     }
-
-
-def for_line(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a tool that reaches another host: what servers inherit, and where its logins are."""
-    return {**inherited(environ), **{name: environ[name] for name in _OF_TOOLS if name in environ}}
 
 
 def configuration_variables(environ: Mapping[str, str]) -> dict[str, str]:

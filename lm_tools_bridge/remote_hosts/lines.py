@@ -1,4 +1,4 @@
-"""Finds projects on other hosts by their addresses, and owns the lines to those hosts.
+"""Owns the lines to other hosts, and finds the one that an address leads over.
 
 Only hosts that the user has added are connected to: an address can come from a model or a web page.
 """
@@ -26,11 +26,11 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
 from lm_tools_bridge.remote_hosts.link import Attends, Link
 from lm_tools_bridge.remote_hosts.refusals import not_added
 from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
+from lm_tools_bridge.remote_hosts.transports import tool_environment
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes.environment import for_line
 
 
-class RemoteProjects:
+class Lines:
     """The lines to other hosts, and the addresses that lead to them.
 
     Args:
@@ -49,7 +49,7 @@ class RemoteProjects:
     ) -> None:
         self._attend = attend
         self._dependencies = dependencies
-        self._line_dependencies = dependencies.with_environ(for_line(dependencies.environ))
+        self._line_dependencies = dependencies.with_environ(tool_environment(dependencies.environ))
         self._config_dir = config_dir
         self._runtime_dir = runtime_dir
         self._links: dict[Host, Link] = {}

@@ -1,4 +1,4 @@
-"""A manager from which a feature was removed: what needs it is refused, and all else works."""
+"""A manager from which a feature was removed: what needs it is refused or gone, and all else works."""
 
 from __future__ import annotations
 
@@ -98,6 +98,27 @@ async def test_without_other_hosts_their_addresses_are_refused_with_a_reason(
         for target in ("/lines", "/tunnel"):
             with pytest.raises(ControlRefusal):
                 await asyncio.to_thread(control.post, target, {})
+
+
+async def test_without_the_recorder_calls_are_answered_and_nothing_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    remove(monkeypatch, "recorder")
+    async with running_gateway(tmp_path) as gateway, aiohttp.ClientSession() as http:
+        gateway.user_tool("plain", SCRIPT)
+        project = gateway.project("shop")
+        for _ in range(4):  # also on the fast path
+            assert (await project.modern.call("plain")).result["content"][0]["text"] == "done"
+        control = Control(gateway.manager.paths.control_socket)
+        status = await asyncio.to_thread(control.get, "/mcp/status")
+        assert (status["state"], "recorder" in status) == ("ready", False)
+        async with http.get(f"{gateway.manager.base}/metrics") as response:
+            assert "lmtb_calls_total" in await response.text()
+        async with http.get(f"{gateway.manager.base}/page/calls") as response:
+            assert response.status == 404
+        with pytest.raises(ControlRefusal):
+            await asyncio.to_thread(control.post, "/recorded/write", {})
+        assert not gateway.manager.paths.calls_file.exists()
 
 
 async def repeat(client: StatelessClient, state: str) -> str:

@@ -68,10 +68,10 @@ class RecorderPart(DaemonPart):
         return None if self._recorder is None else self._recorder.problem
 
     def counters(self) -> Sequence[Counter]:
-        """Calls by tool, which are limited (`tool_totals.MOST_TOOLS`), and calls that were written."""
+        """Calls by tool, which are limited (`recorder.MOST_TOOLS`), and calls that were written."""
         recorder = self._recorder
         calls: list[tuple[tuple[str, ...], int]] = []
-        for total in () if recorder is None else recorder.tools.listed():
+        for total in () if recorder is None else recorder.tools.list_totals():
             calls.append(((total.workspace, total.tool, "ok"), total.calls - total.errors))
             if total.errors:
                 calls.append(((total.workspace, total.tool, "error"), total.errors))

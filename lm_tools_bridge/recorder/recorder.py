@@ -12,22 +12,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from lm_tools_bridge.machine.files.disk_errors import worded
 from lm_tools_bridge.machine.files.private_files import UnsafePathError
 from lm_tools_bridge.recorder import retention
-from lm_tools_bridge.recorder.content_rules import ActiveProjects, Deadlines, read_rules
+from lm_tools_bridge.recorder.contents import ActiveProjects, Deadlines, insert_contents, read_rules
 from lm_tools_bridge.recorder.database import open_to_write
 from lm_tools_bridge.recorder.overload import WHOLE_PER_S, Chosen, allowance, choose
-from lm_tools_bridge.recorder.rows import Labels, insert
-from lm_tools_bridge.recorder.stored_contents import insert_contents
+from lm_tools_bridge.recorder.rows import Labels, SourcesOf, insert
 from lm_tools_bridge.recorder.tables import NewerFile
-from lm_tools_bridge.recorder.tool_source import SourcesOf
-from lm_tools_bridge.recorder.tool_totals import ToolTotals
-from manager.call_observer import EndedCall
+from manager.call_observer import TASK, CallLabel, EndedCall, is_failure
 from manager.configuration.budgets import MAX_UNRECORDED_CALLS
 from manager.logs.log import logger
 
@@ -40,6 +37,56 @@ SWEEP_CALLS: Final = 20_000
 """Calls after which its size is looked at in any case."""
 REOPEN_S: Final = 5.0
 """Seconds between two attempts to open a database that could not be opened."""
+MOST_TOOLS: Final = 200
+"""Tools that are counted one by one: each adds lines to the metrics, and servers may have any number."""
+OTHER: Final = "(other)"
+"""Stands for all tools after the first `MOST_TOOLS`."""
+
+
+class ToolTotal(NamedTuple):
+    """The calls of one tool of one workspace."""
+
+    workspace: str
+    tool: str
+    calls: int
+    errors: int
+
+
+class ToolTotals:
+    """Counts calls and errors of each tool since the start. One thread adds; any may call `list_totals`."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], list[int]] = {}
+
+    def add(self, chosen: Chosen) -> None:
+        """Count calls. Calls that are no calls of tools are left out."""
+        counters: dict[CallLabel, list[int]] = {}
+        more = chosen.more
+        for index, call in enumerate(chosen.calls):
+            label = call.origin.label
+            counter = counters.get(label)
+            if counter is None:
+                counter = counters[label] = self._counter_of(label)
+            count = 1 + more.get(index, 0) if more else 1
+            if call.outcome == TASK:
+                continue  # it counts when it has ended
+            counter[0] += count
+            if is_failure(call.outcome):
+                counter[1] += count
+
+    def _counter_of(self, label: CallLabel) -> list[int]:
+        """The counters of a label; for calls that are no calls of tools, some that nobody reads."""
+        if label.method != "tools/call" or not label.workspace:
+            return [0, 0]
+        counts = self._counts
+        key = label.workspace, label.tool
+        if key not in counts and len(counts) >= MOST_TOOLS:
+            key = (OTHER, OTHER)
+        return counts.setdefault(key, [0, 0])
+
+    def list_totals(self) -> tuple[ToolTotal, ...]:
+        """A copy of the counts."""
+        return tuple(ToolTotal(*key, *value) for key, value in list(self._counts.items()))
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ from lm_tools_bridge.recorder.tables import (
     SLOW,
     SLOW_US,
 )
-from lm_tools_bridge.recorder.tool_source import SourcesOf, source_of
 from manager.call_observer import CallDetails, CallLabel, EndedCall, is_failure
 
 MAX_TEXT: Final = 200
@@ -46,6 +45,9 @@ _SAME_LABEL: Final = f"SELECT id FROM labels WHERE {' AND '.join(f'{name} IS ?' 
 _TRACE: Final = re.compile(r"\b[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\b")
 _NO_DETAILS: Final = CallDetails()
 _NO_TIMING: Final = CallTiming("", 0, 0)
+SourcesOf = Callable[[str], Iterable[str]]
+"""Id of a workspace -> ids of its sources as its server reported them last, such as `stdio:git`."""
+_SERVERS: Final = ("stdio", "remote")
 
 
 class Labels:
@@ -288,3 +290,17 @@ def client_words(info: bytes) -> tuple[str | None, str | None]:
 def _text(text: str | None) -> str | None:
     """A text that SQLite can store."""
     return text.encode("utf-8", "replace").decode()[:MAX_TEXT] if text else None
+
+
+def source_of(tool: str, sources: Iterable[str]) -> str:
+    """The id of the source whose tool this is, as names of tools begin with the namespace of their server.
+
+    Empty if the name does not tell.
+    Tools of this program, of scripts and of servers without a namespace have no beginning that tells.
+    """
+    matches = [source for source in sources if _begins(tool, *source.partition(":")[::2])]
+    return max(matches, key=len, default="")
+
+
+def _begins(tool: str, kind: str, namespace: str) -> bool:
+    return kind in _SERVERS and bool(namespace) and tool.startswith(f"{namespace}__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ SLOW_MS: Final = 1000.0
 
 _WRITTEN_S: Final = 2.0
 """A manager that takes longer has other worries: what is written already is shown."""
+_PROJECT_ID: Final = re.compile(r".*-[0-9a-f]{12}")
 OFF: Final = "the setting record_calls is off"
 _STEPS: Final = {
     "SQLITE_FULL": "free some space on its disk, then repeat it",
@@ -196,3 +198,30 @@ def open_log(*, written_first: bool = True) -> Iterator[CallLog | None]:
             return
         with log:
             yield log
+
+
+def project_named(name: str, known: Iterable[str]) -> str:
+    """The id of a project.
+
+    Args:
+        name: an id, which need not be known yet, or the beginning of a known one, without the hash.
+        known: ids.
+
+    Raises:
+        Failure: no known project has this name, or several have.
+    """
+    ids = set(known)
+    if name in ids:
+        return name
+    found = sorted(one for one in ids if one.rpartition("-")[0] == name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise Failure(
+            f"{len(found)} projects are named {name}",
+            f"name one: {', '.join(found)}",
+            reason="ambiguous_project",
+        )
+    if _PROJECT_ID.fullmatch(name):
+        return name
+    raise Failure(f"no project {name} is known", "list them with: lmtb workspaces", reason="unknown_project")

@@ -13,10 +13,9 @@ import msgspec
 
 from lm_tools_bridge.machine.files.disk_errors import worded
 from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.recorder import content_rules, retention
-from lm_tools_bridge.recorder.cli.options import OFF, are_recorded, open_log, step_after
-from lm_tools_bridge.recorder.cli.projects import project_named
-from lm_tools_bridge.recorder.content_rules import ALL, ContentRule
+from lm_tools_bridge.recorder import retention
+from lm_tools_bridge.recorder.cli.options import OFF, are_recorded, open_log, project_named, step_after
+from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, read_rules, set_rule
 from lm_tools_bridge.recorder.database import open_to_write
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from lm_tools_bridge.terminal.length import Length
@@ -59,7 +58,7 @@ def on(contents: bool, project: str | None, length: float | None, as_json: bool)
     made = round(time.time() * 1000)
     until = None if length is None else made + round(length * 1000)
     with _database() as database:
-        content_rules.set_rule(database, ContentRule(project or ALL, made, until))
+        set_rule(database, ContentRule(project or ALL, made, until))
     if as_json:
         print_json({"contents": contents, "project": project, "until": until})
         return
@@ -74,11 +73,11 @@ def on(contents: bool, project: str | None, length: float | None, as_json: bool)
 def off(project: str | None, as_json: bool) -> None:
     """Stop recording arguments and results. What was recorded stays until it expires or is purged."""
     with _database() as database:
-        rules = content_rules.read_rules(database)
+        rules = read_rules(database)
         if project is not None:
             project = project_named(project, [*_known(), *(one.project for one in rules)])
-        count = content_rules.drop_rules(database, project)
-        rest = _active(content_rules.read_rules(database))
+        count = drop_rules(database, project)
+        rest = _active(read_rules(database))
     if as_json:
         print_json({"stopped": count, "rules": [_rule(one) for one in rest]})
     elif not count:
@@ -96,7 +95,7 @@ def status(as_json: bool) -> None:
     rules: list[ContentRule] = []
     if coverage is not None:
         with _database() as database:
-            rules = _active(content_rules.read_rules(database))
+            rules = _active(read_rules(database))
     if as_json:
         held = {} if coverage is None else msgspec.to_builtins(coverage)
         print_json(

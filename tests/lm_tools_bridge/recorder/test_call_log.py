@@ -198,7 +198,7 @@ def test_calls_that_go_on_are_no_errors_and_tasks_count_when_they_have_ended(tmp
     for number, outcome in enumerate(outcomes):
         one.observe_call(ended(outcome=outcome, took=20.0 if number == 0 else 0.2))
     one.flush()
-    (total,) = one.tools.listed()
+    (total,) = one.tools.list_totals()
     one.close()
     with log_of(tmp_path) as log:
         assert [call.outcome for call in log.find(Filter(errors=True), 9)] == ["cancelled"]

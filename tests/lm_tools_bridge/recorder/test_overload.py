@@ -64,7 +64,7 @@ def test_no_call_is_lost_from_the_counts(tmp_path: Path) -> None:
         (figures,) = tool_figures(log.figures(Filter()))
     assert (figures.calls, figures.errors) == (5_000, 5)
     assert (one.written, one.lost) == (5_000, 0)
-    assert sum(total.calls for total in one.tools.listed()) == 5_000
+    assert sum(total.calls for total in one.tools.list_totals()) == 5_000
 
 
 def test_a_burst_is_kept_whole_and_the_rate_holds_after_it() -> None:

@@ -304,7 +304,7 @@ def test_calls_of_each_tool_are_counted_up_to_a_limit(tmp_path: Path) -> None:
     for number in range(1_000):
         one.observe_call(ended(f"tool-{number}", outcome="ok" if number % 2 else "error"))
     one.flush()
-    totals = one.tools.listed()
+    totals = one.tools.list_totals()
     assert len(totals) == 201
     assert sum(total.calls for total in totals) == 1_000
     assert sum(total.errors for total in totals) == 500

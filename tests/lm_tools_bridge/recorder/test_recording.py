@@ -14,10 +14,9 @@ import pytest_asyncio
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
-from lm_tools_bridge.recorder import content_rules
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import Call, CallLog, Contents
-from lm_tools_bridge.recorder.content_rules import ALL, ContentRule
+from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, set_rule
 from lm_tools_bridge.recorder.database import open_to_write
 from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import Client
@@ -305,12 +304,12 @@ async def test_contents_are_recorded_on_every_path_without_change_for_the_client
     client = await client_of(setup, era)
     plain = await client.call(name, {"q": 1}, identity=7)
     database = open_to_write(setup.manager.paths.calls_file)
-    content_rules.set_rule(database, ContentRule(ALL, 0, None))
+    set_rule(database, ContentRule(ALL, 0, None))
     try:
         await until_contents(setup, is_on=True)
         told = await client.call(name, {"q": "what", "password": "hunter2"}, identity=7)
     finally:
-        content_rules.drop_rules(database, None)
+        drop_rules(database, None)
         database.close()
     await until_contents(setup, is_on=False)
     assert told.message == plain.message

@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol.extensions import tasks
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import Call, CallLog
 from lm_tools_bridge.recorder.cli.calls import calls
-from lm_tools_bridge.recorder.cli.projects import project_named
+from lm_tools_bridge.recorder.cli.options import project_named
 from lm_tools_bridge.recorder.cli.record import record
 from lm_tools_bridge.recorder.cli.views import call_facts, call_line, call_row, call_table
 from lm_tools_bridge.recorder.database import open_to_write

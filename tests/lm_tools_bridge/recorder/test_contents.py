@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.recorder import content_rules, retention
+from lm_tools_bridge.recorder import retention
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import Contents
-from lm_tools_bridge.recorder.content_rules import ALL, ContentRule
+from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, set_rule
 from lm_tools_bridge.recorder.database import open_to_write
 from manager.call_observer import CallDetails
 from support.recorded_calls import DAY_S, WALL, Clock, ended, file, log_of, recorder
@@ -65,7 +65,7 @@ def test_a_rule_takes_effect_without_a_restart_and_ends(tmp_path: Path) -> None:
     one.flush()
     assert not one.workspaces_with_contents
     database = open_to_write(file(tmp_path))
-    content_rules.set_rule(database, rule("site-1a2b", 3600))
+    set_rule(database, rule("site-1a2b", 3600))
     one.flush()
     assert "site-1a2b" in one.workspaces_with_contents
     assert "other" not in one.workspaces_with_contents
@@ -84,7 +84,7 @@ def test_a_rule_ends_on_time_though_the_clock_is_set_back(tmp_path: Path) -> Non
     one = recorder(tmp_path, clock)
     one.flush()
     database = open_to_write(file(tmp_path))
-    content_rules.set_rule(database, rule(seconds=3600))
+    set_rule(database, rule(seconds=3600))
     one.flush()
     clock.monotonic += 3601
     clock.wall -= 7 * DAY_S
@@ -98,10 +98,10 @@ def test_a_rule_for_all_projects_and_its_end(tmp_path: Path) -> None:
     one = recorder(tmp_path)
     one.flush()
     database = open_to_write(file(tmp_path))
-    content_rules.set_rule(database, rule())
+    set_rule(database, rule())
     one.flush()
     assert "anything" in one.workspaces_with_contents
-    assert content_rules.drop_rules(database, None) == 1
+    assert drop_rules(database, None) == 1
     one.flush()
     assert not one.workspaces_with_contents
     database.close()

@@ -1,4 +1,4 @@
-"""Decides for which projects the contents of calls are recorded, and for how long.
+"""Arguments and results of calls: for which projects they are recorded, for how long, and without secrets.
 
 The rules are rows of the database. `lmtb record` writes them, whether or not a manager runs; a running
 manager reads them within a second.
@@ -7,8 +7,12 @@ manager reads them within a second.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
+
+from lm_tools_bridge.protocol import jsonrpc, sse
+from lm_tools_bridge.text.redactor import Redactor
+from manager.call_observer import MAX_CONTENTS, EndedCall
 
 ALL: Final = ""
 """Stands for all projects."""
@@ -81,3 +85,55 @@ def drop_rules(database: sqlite3.Connection, project: str | None) -> int:
     if project is None:
         return database.execute("DELETE FROM content_rules").rowcount
     return database.execute("DELETE FROM content_rules WHERE project=?", (project,)).rowcount
+
+
+# -- the contents ------------------------------------------------------------------------------------------
+
+
+def insert_contents(
+    database: sqlite3.Connection,
+    first_id: int,
+    calls: Sequence[EndedCall],
+    at_ms: int,
+    keys: Collection[str] = (),
+) -> int:
+    """Insert the contents of those calls that have some.
+
+    Args:
+        first_id: the id of the first call; the others follow.
+        at_ms: milliseconds since 1970.
+        keys: names of members whose values are hidden.
+
+    Returns:
+        How many rows were inserted.
+    """
+    count = 0
+    for number, call in enumerate(calls, first_id):
+        origin, details = call.origin, call.details
+        if details is None or origin.arguments is None:
+            continue
+        redactor = Redactor(keys)
+        arguments = redactor.json_text(origin.arguments[:MAX_CONTENTS].decode("utf-8", "replace"))
+        is_cut = len(origin.arguments) > MAX_CONTENTS
+        result = None
+        if details is not None and details.result is not None:
+            is_cut = is_cut or details.is_cut
+            result = redactor.json_text(_message(bytes(details.result)).decode("utf-8", "replace"))
+        texts = (None if one is None else one.encode("utf-8", "replace") for one in (arguments, result))
+        row = (number, at_ms, *texts, redactor.hidden, int(is_cut))
+        database.execute("INSERT OR REPLACE INTO contents VALUES(?,?,?,?,?,?)", row)
+        count += 1
+    return count
+
+
+def _message(answer: bytes) -> bytes:
+    """The result (or error) in an answer, which is JSON or an event stream."""
+    if not answer.lstrip().startswith(b"{"):
+        events = sse.Decoder(len(answer) + 1).feed(answer)
+        answer = next((event.data for event in reversed(events) if b'"jsonrpc"' in event.data), answer)
+    members = jsonrpc.members_of(answer)
+    for name in ("result", "error"):
+        if name in members:
+            body = jsonrpc.bytes_of(members[name])
+            return body if name == "result" else b'{"error":%b}' % body
+    return answer

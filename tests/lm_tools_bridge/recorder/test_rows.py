@@ -8,7 +8,7 @@ import pytest
 
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.recorder import Limits, Recorder
-from lm_tools_bridge.recorder.tool_source import source_of
+from lm_tools_bridge.recorder.rows import source_of
 from support.recorded_calls import Clock, ended, file, log_of
 
 SOURCES = ("builtin", "script", "stdio:git", "remote:git-hub", "stdio:git__x", "language-server:py")

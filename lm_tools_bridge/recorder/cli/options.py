@@ -87,7 +87,7 @@ class Moment(click.ParamType[int]):
         return moment
 
 
-def _recorded(member: str) -> suggestions.Suggest:
+def suggest_recorded(member: str) -> suggestions.Suggest:
     """Suggest what recorded calls have as their `client`, `project` or `tool`."""
 
     def find(_: click.Context) -> Iterable[tuple[str, str | None]]:
@@ -105,19 +105,19 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
         "--client",
         metavar="NAME",
         help="Only calls of this client.",
-        shell_complete=_recorded("client"),
+        shell_complete=suggest_recorded("client"),
     ),
     click.option(
         "--project",
         metavar="ID",
         help="Only calls of this workspace; its name without the hash will do.",
-        shell_complete=_recorded("project"),
+        shell_complete=suggest_recorded("project"),
     ),
     click.option(
         "--tool",
         metavar="NAME",
         help="Only calls of this tool. Names may contain * and ?.",
-        shell_complete=_recorded("tool"),
+        shell_complete=suggest_recorded("tool"),
     ),
     click.option("--session", metavar="DIGEST", help="Only calls of this session (see `lmtb calls show`)."),
     click.option("--errors", is_flag=True, help="Only calls that failed."),

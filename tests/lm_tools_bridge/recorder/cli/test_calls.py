@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol.extensions import tasks
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import Call, CallLog
 from lm_tools_bridge.recorder.cli.calls import calls
-from lm_tools_bridge.recorder.cli.options import project_named
+from lm_tools_bridge.recorder.cli.options import project_named, suggest_recorded
 from lm_tools_bridge.recorder.cli.record import record
 from lm_tools_bridge.recorder.cli.views import call_facts, call_line, call_row, call_table
 from lm_tools_bridge.recorder.database import open_to_write
@@ -30,7 +30,6 @@ from lm_tools_bridge.recorder.tables import SCHEMA_VERSION
 from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.text.moments import seconds_of
 from manager import exit_codes
-from manager.cli.completion import suggestions
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.projects.script_tools import write_tool
@@ -336,7 +335,7 @@ def test_names_are_completed_from_what_was_recorded(tmp_path: Path, monkeypatch:
     one.flush()
     one.close()
     monkeypatch.setenv("LMTB_STATE_DIR", str(tmp_path / "state"))
-    found = suggestions.recorded("tool")(None, None, "al")
+    found = suggest_recorded("tool")(None, None, "al")
     assert [item.value for item in found] == ["alpha"]
 
 

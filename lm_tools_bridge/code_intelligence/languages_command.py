@@ -37,7 +37,7 @@ class Row:
 
     kind: ServerSpecification
     roles: tuple[Role, ...]
-    found: Candidate | Unavailable
+    place: Candidate | Unavailable
 
 
 @click.command()
@@ -48,20 +48,20 @@ class Row:
 def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bool) -> None:
     """Tell which language servers the workspace ROOT has. Starts none; programs are asked for versions."""
     folder = real_folder(root)
-    known = dict(os.environ) if folders.path is None else {**os.environ, "PATH": folders.path}
-    shell = known if no_versions else asyncio.run(login_environment(known))
+    variables = dict(os.environ) if folders.path is None else {**os.environ, "PATH": folders.path}
+    shell = variables if no_versions else asyncio.run(login_environment(variables))
     search = shell.get("PATH", "")
-    configuration = ConfigurationLoader(folder, folders.config_dir, known).current()
+    configuration = ConfigurationLoader(folder, folders.config_dir, variables).current()
     settings: CodeSettings = configuration.features["code_intelligence"]
     kinds = available_kinds(folder, settings.entries, search, _verdicts(folders, folder))
     rows = list(_rows(kinds)) if settings.enabled else []
     outside = path_outside(search, (folder,))  # e.g. `node`, which runs many of them
-    environ = environment.inherited_by_server(known, outside, str(folder))
+    environ = environment.inherited_by_server(variables, outside, str(folder))
     with ThreadPoolExecutor(4) as threads:
         versions = threads.map(lambda row: None if no_versions else _version(row, environ), rows)
-        told = list(zip(rows, _languages(kinds, rows), versions, strict=True))
-        found = [_as_json(row, served, version) for row, served, version in told]
-    print_json({"root": str(folder), "enabled": settings.enabled, "servers": found})
+        described = list(zip(rows, _languages(kinds, rows), versions, strict=True))
+        servers = [_as_json(row, served, version) for row, served, version in described]
+    print_json({"root": str(folder), "enabled": settings.enabled, "servers": servers})
 
 
 def _verdicts(folders: UserFolders, root: Path) -> Any:
@@ -72,29 +72,33 @@ def _verdicts(folders: UserFolders, root: Path) -> Any:
 def _rows(kinds: AvailableKinds) -> Iterator[Row]:
     """The servers that are asked, and those that would be if they were installed or trusted."""
     roles: dict[str, dict[Role, None]] = {}
-    found: dict[str, tuple[ServerSpecification, Candidate | Unavailable]] = {}
+    places: dict[str, tuple[ServerSpecification, Candidate | Unavailable]] = {}
     for role in ROLES:
-        for group in kinds.chosen(role, None):
-            for kind, place in _shown(kinds, group):
+        for group in kinds.choose_kinds(role, None):
+            for kind, place in _worth_telling(kinds, group):
                 roles.setdefault(kind.name, {})[role] = None
-                found[kind.name] = (kind, place)
-    for name, (kind, place) in found.items():
+                places[kind.name] = (kind, place)
+    for name, (kind, place) in places.items():
         yield Row(kind, tuple(roles[name]), place)
 
 
-def _shown(
+def _worth_telling(
     kinds: AvailableKinds, group: Sequence[ServerSpecification]
 ) -> list[tuple[ServerSpecification, Candidate | Unavailable]]:
     """Of alternatives the one that is asked, and better ones that wait; else the best one to install."""
-    looked = []
+    located = []
     for kind in group:
-        looked.append((kind, kinds.locate(kind)))
-        if isinstance(looked[-1][1], Candidate):
+        located.append((kind, kinds.locate(kind)))
+        if isinstance(located[-1][1], Candidate):
             break
-    shown = [one for one in looked if _state(one[1]) != "missing"]
-    is_served = any(isinstance(place, Candidate) and not kind.limits for kind, place in shown)
-    waits = any(isinstance(place, Unavailable) for _, place in shown)
-    return shown if is_served or waits else [*looked[:1], *(one for one in shown if one != looked[0])]
+    candidates = [pair for pair in located if _state(pair[1]) != "missing"]
+    is_served = any(isinstance(place, Candidate) and not kind.limits for kind, place in candidates)
+    waits = any(isinstance(place, Unavailable) for _, place in candidates)
+    return (
+        candidates
+        if is_served or waits
+        else [*located[:1], *(pair for pair in candidates if pair != located[0])]
+    )
 
 
 def _languages(kinds: AvailableKinds, rows: Sequence[Row]) -> Iterator[Sequence[str]]:
@@ -102,12 +106,12 @@ def _languages(kinds: AvailableKinds, rows: Sequence[Row]) -> Iterator[Sequence[
     of_others = {
         language
         for row in rows
-        if isinstance(row.found, Candidate) and "symbols" in row.roles and not row.kind.limits
+        if isinstance(row.place, Candidate) and "symbols" in row.roles and not row.kind.limits
         for language in kinds.languages_of(row.kind)
     }
     for row in rows:
         left_out = of_others if row.kind.limits else set()
-        yield [one for one in kinds.languages_of(row.kind) if one not in left_out]
+        yield [language_id for language_id in kinds.languages_of(row.kind) if language_id not in left_out]
 
 
 def _state(place: Candidate | Unavailable) -> str:
@@ -115,21 +119,21 @@ def _state(place: Candidate | Unavailable) -> str:
 
 
 def _version(row: Row, environ: Mapping[str, str]) -> str | None:
-    if isinstance(row.found, Unavailable):
+    if isinstance(row.place, Unavailable):
         return None
-    return version_of(row.kind.name, row.found.program.command, environ)
+    return version_of(row.kind.name, row.place.program.command, environ)
 
 
 def _as_json(row: Row, served: Sequence[str], version: str | None) -> dict[str, Any]:
-    there = row.found if isinstance(row.found, Candidate) else None
+    there = row.place if isinstance(row.place, Candidate) else None
     return {
         "server": row.kind.name,
         "languages": list(served),
         "roles": list(row.roles),
         "oneShot": row.kind.check is not None,
-        "state": _state(row.found),
+        "state": _state(row.place),
         "program": None if there is None else str(there.program.path),
         "origin": None if there is None else there.program.origin,
         "version": version,
-        "reason": row.found.reason if isinstance(row.found, Unavailable) else row.kind.limits or None,
+        "reason": row.place.reason if isinstance(row.place, Unavailable) else row.kind.limits or None,
     }

@@ -24,9 +24,9 @@ class LateServers:
         self._made: LanguageServers | None = None
         self._lock = threading.Lock()
 
-    def known(self) -> Sequence[ServerSpecification]:
-        """As `LanguageServers.known`. Blocks."""
-        return self._servers().known()
+    def known_kinds(self) -> Sequence[ServerSpecification]:
+        """As `LanguageServers.known_kinds`. Blocks."""
+        return self._servers().known_kinds()
 
     def runnable(self) -> Sequence[ServerSpecification]:
         """As `LanguageServers.runnable`. Blocks."""
@@ -48,9 +48,9 @@ class LateServers:
         """As `LanguageServers.for_project`."""
         return await (await self._loaded()).for_project(role)
 
-    async def named(self, name: str) -> LanguageServer | Unavailable | None:
-        """As `LanguageServers.named`."""
-        return await (await self._loaded()).named(name)
+    async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
+        """As `LanguageServers.server_named`."""
+        return await (await self._loaded()).server_named(name)
 
     def links_out(self) -> Sequence[str]:
         """As `LanguageServers.links_out`; none before the first question."""

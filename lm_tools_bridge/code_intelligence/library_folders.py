@@ -90,7 +90,9 @@ class LanguageFiles:
         return self._gate
 
     def _look(self, environ: Mapping[str, str]) -> FileGate:
-        commands = (command[0] for kind in self._servers.known() for command in kind.commands if command)
+        commands = (
+            command[0] for kind in self._servers.known_kinds() for command in kind.commands if command
+        )
         return FileGate(self._folders, library_folders(environ, {*_PROGRAMS, *commands}, self._folders))
 
 
@@ -105,7 +107,7 @@ def library_folders(
         project: the workspace's folders; programs that lie in them name nothing.
     """
     home = environ.get("HOME") or str(Path.home())
-    patterns = [*_SYSTEM, f"{home}/.local/lib/python3*", *_named(environ, home)]
+    patterns = [*_SYSTEM, f"{home}/.local/lib/python3*", *_variable_patterns(environ, home)]
     patterns += _beside(programs, environ.get("PATH", ""), project)
     real = (Path(os.path.realpath(folder)) for pattern in patterns for folder in _folders(pattern))
     # a variable that names the home, or a folder around it, names no libraries
@@ -114,7 +116,7 @@ def library_folders(
     return tuple(dict.fromkeys(folder for folder in real if folder not in holds_home))
 
 
-def _named(environ: Mapping[str, str], home: str) -> Iterator[str]:
+def _variable_patterns(environ: Mapping[str, str], home: str) -> Iterator[str]:
     """The patterns that variables name."""
     for name, below in _VARIABLES.items():
         default = f"{home}/{_DEFAULTS[name]}" if name in _DEFAULTS else ""

@@ -60,13 +60,13 @@ class ProjectSync(Protocol):
     def freshness(self) -> Freshness | None:
         """How far its answers are, without asking it; None if nothing is known yet."""
 
-    async def started(self) -> None:
+    async def begin(self) -> None:
         """Called once, after `initialized` was sent."""
 
-    def notified(self, method: str, params: Any) -> None:
+    def take_notification(self, method: str, params: Any) -> None:
         """Called for each notification of the server, decoded; hostile values included."""
 
-    def refreshed(self, method: str) -> None:
+    def take_refresh(self, method: str) -> None:
         """Called for each `workspace/*/refresh` request of the server, which is already answered."""
 
     async def tell_changes(self) -> None:
@@ -95,4 +95,4 @@ class ProjectSync(Protocol):
 
 
 MakeSync = Callable[[Peer], ProjectSync]
-"""Makes the part for a server that is about to be initialized; nothing may be sent before `started`."""
+"""Makes the part for a server that is about to be initialized; nothing may be sent before `begin`."""

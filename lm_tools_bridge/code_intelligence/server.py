@@ -167,7 +167,7 @@ def restarted(servers: Sequence[ServerStatus]) -> str:
 class LanguageServers(Protocol):
     """The language servers of one workspace. Each kind runs once, for all callers."""
 
-    def known(self) -> Sequence[ServerSpecification]:
+    def known_kinds(self) -> Sequence[ServerSpecification]:
         """The kinds whose languages the project has, whether they are installed or not. Blocks."""
 
     def runnable(self) -> Sequence[ServerSpecification]:
@@ -188,7 +188,7 @@ class LanguageServers(Protocol):
     async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
         """The servers for all languages of the project, started and told of all changes."""
 
-    async def named(self, name: str) -> LanguageServer | Unavailable | None:
+    async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         """The server of this kind; None if the kind is unknown."""
 
     def links_out(self) -> Sequence[str]:

@@ -215,12 +215,14 @@ class LanguageServerSource(Source):
         for_symbols = [kind for kind in runnable if "symbols" in kind.roles]
         if any(not kind.limits for kind in for_symbols):
             return (first, *definitions.SYMBOL_TOOLS), False
-        lacks_server = any("symbols" in kind.roles and not kind.limits for kind in self._servers.known())
+        lacks_server = any(
+            "symbols" in kind.roles and not kind.limits for kind in self._servers.known_kinds()
+        )
         return (first, *(definitions.OUTLINE_TOOLS if for_symbols else ())), lacks_server
 
     def _waiting_for_trust(self) -> tuple[Issue, ...]:
         """The servers that would run if the user trusted them, where nothing does the same. Blocks."""
-        kinds = [self._servers.find(kind.name) for kind in self._servers.known()]
+        kinds = [self._servers.find(kind.name) for kind in self._servers.known_kinds()]
         untrusted = [
             server for server in kinds if isinstance(server, Unavailable) and server.state == "untrusted"
         ]

@@ -103,7 +103,7 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
 
         if not settings.enabled:
             return False
-        return bool(settings.entries) or bool(available_kinds(root, settings.entries, "").known())
+        return bool(settings.entries) or bool(available_kinds(root, settings.entries, "").known_kinds())
 
     def needs_trust(
         self, root: Path, settings: CodeSettings, search: str, *, starts_programs: bool

@@ -114,7 +114,7 @@ async def sang(project: CanaryProject, env: Mapping[str, str], trusts: Trusts, n
     """The canaries that a server executed, which ran and answered."""
     async with pooled(project, env, trusts) as pool:
         for _ in range(MAX_WAITS):
-            server = await pool.named(name)
+            server = await pool.server_named(name)
             if isinstance(server, RunningServer):
                 break
         assert isinstance(server, RunningServer), server

@@ -36,7 +36,7 @@ _THE_GATE: Final = "workspace_server/files/file_gate.py"
 _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tools/texts.py": "what stands behind links is compared with what servers say, never shown",
     f"{_LANGUAGES}server_process/fence.py": "folders, in which it makes one",
-    f"{_LANGUAGES}tree/disk_text.py": "for servers; its lines say where they are from, for `Texts.shown`",
+    f"{_LANGUAGES}tree/disk_text.py": "for servers; its lines say where they are from, for `Texts.showable_lines`",
     f"{_LANGUAGES}tree/tree_scan.py": "digests",
     f"{_LANGUAGES}sync/project_definition.py": "whether it is valid JSON",
     f"{_LANGUAGES}kinds/project_languages.py": "which tools are configured",
@@ -59,7 +59,7 @@ _SHOWS_NOTHING: Final = {
 }
 _LINES: Final = {
     f"{_LANGUAGES}tools/symbols/places.py": "from `Texts`",
-    f"{_LANGUAGES}tools/symbols/symbols.py": "of `place_of`, or after `Texts.shown`",
+    f"{_LANGUAGES}tools/symbols/symbols.py": "of `place_of`, or after `Texts.showable_lines`",
 }
 """Modules that make places with lines to show."""
 _READS: Final = frozenset({"read_text", "read_bytes"})

@@ -153,7 +153,7 @@ def _word(value: object) -> str:
 
 def place_text(place: Place, workplace: Workplace) -> str:
     """A place as in texts: `path#line`, or `path#first-last` for several lines."""
-    return f"{workplace.shown(place.path)}#{spans.lines(place.span)}"
+    return f"{workplace.shown_path(place.path)}#{spans.lines(place.span)}"
 
 
 def preview(place: Place) -> str | None:

@@ -146,7 +146,7 @@ async def begin(
     texts = await workplace.texts()
     try:
         async with asyncio.timeout(START_S):
-            server = await workplace.servers.named(NAME)
+            server = await workplace.servers.server_named(NAME)
     except TimeoutError:
         raise ClangdFailure("CLANGD_START_TIMEOUT", f"clangd did not start within {START_S:g} s") from None
     if server is None:

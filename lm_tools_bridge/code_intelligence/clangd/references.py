@@ -38,7 +38,7 @@ async def _places(call: ClangdCall, target: Target, what: str, limit: int) -> An
     workplace = call.workplace
     result = await ask_by_all_names(call.server, call.ask, target.path, f"textDocument/{what}", target.params)
     locations = await own_locations(workplace, result)
-    locations.sort(key=lambda location: workplace.shown(location.path))
+    locations.sort(key=lambda location: workplace.shown_path(location.path))
     page = locations[:limit]
     places = await workplace.run(
         [location.path for location in page],
@@ -64,7 +64,7 @@ async def switch_source_header(call: ClangdCall, arguments: Mapping[str, Any]) -
     uri = await call.ask("textDocument/switchSourceHeader", target.params["textDocument"])
     paired = document_uris.to_path(uri, Path)
     is_paired = paired is not None
-    words = "(not found)" if paired is None else call.workplace.shown(paired)
+    words = "(not found)" if paired is None else call.workplace.shown_path(paired)
     return Answer(
         "switchSourceHeader",
         None,
@@ -73,7 +73,7 @@ async def switch_source_header(call: ClangdCall, arguments: Mapping[str, Any]) -
             "source": _names(call, target.path),
             "paired": None if paired is None else _names(call, paired),
         },
-        entries=[Entry(f"{call.workplace.shown(target.path)}#1", f"paired file: {words}")],
+        entries=[Entry(f"{call.workplace.shown_path(target.path)}#1", f"paired file: {words}")],
         extras={"found": is_paired},
         text_counts=Counts(int(is_paired), int(is_paired)),
     )

@@ -45,7 +45,7 @@ class DiagnosticsOfProject:
 
     def progressed(self, params: Any) -> None:
         """The server sent a `$/progress`."""
-        self._held.notified(params)
+        self._held.take_progress(params)
 
     async def of_files(self, paths: Sequence[Path], deadline: float) -> DiagnosticsAnswer:
         """The diagnostics of these files; the freshness is that of the worst, with how many are fresh."""
@@ -63,7 +63,7 @@ class DiagnosticsOfProject:
     async def of_project(self, deadline: float) -> DiagnosticsAnswer:
         """The diagnostics of all files that the server can speak about."""
         if self._peer.supports(WORKSPACE):
-            answer = await self._asked(deadline)
+            answer = await self._ask_for_all(deadline)
             if answer is not None:
                 return answer
         answer = await self.of_files(self._documents.paths(), deadline)
@@ -81,7 +81,7 @@ class DiagnosticsOfProject:
             return next((part for part in parts if part.reason), limiting)
         return Freshness(self._name, limiting.state, limiting.reason, fresh, len(parts))
 
-    async def _asked(self, deadline: float) -> DiagnosticsAnswer | None:
+    async def _ask_for_all(self, deadline: float) -> DiagnosticsAnswer | None:
         """The answer to `workspace/diagnostic`; None if it does not answer: some never do."""
         left_s = max(0.01, deadline - asyncio.get_running_loop().time())
         params: dict[str, Any] = {"previousResultIds": []}
@@ -123,7 +123,7 @@ def _with_lines(reports: Mapping[Path, Report]) -> list[FileDiagnostics]:
 
 def _lines(path: Path) -> Sequence[str] | None:
     try:
-        return disk_text.read(path).lines()
+        return disk_text.read_file(path).lines()
     except OSError:
         return None
 
@@ -137,7 +137,7 @@ class HeldReports:
         self._numbers = itertools.count(1)
         self._ended: dict[str, asyncio.Event] = {}
 
-    def notified(self, params: Any) -> None:
+    def take_progress(self, params: Any) -> None:
         """Take a `$/progress`; those of others are ignored."""
         token = params.get("token") if isinstance(params, Mapping) else None
         if not isinstance(token, str) or token not in self._ended:

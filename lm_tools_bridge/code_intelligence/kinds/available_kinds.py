@@ -11,7 +11,7 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate, CandidateFinder
 from lm_tools_bridge.code_intelligence.kinds.configured import ConfiguredKind, Setup, configured_kinds
 from lm_tools_bridge.code_intelligence.kinds.programs import Program
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
 from lm_tools_bridge.code_intelligence.kinds.project_languages import Project, ProjectLanguages
 from lm_tools_bridge.code_intelligence.kinds.table import KINDS, chosen_by, groups
 from lm_tools_bridge.code_intelligence.outline.grammars import installed
@@ -83,16 +83,16 @@ class AvailableKinds:
             return False
         return self._local == (self._languages.current(), self._choices.search_path())
 
-    def known(self) -> Sequence[ServerSpecification]:
-        """As `Kinds.known`."""
+    def known_kinds(self) -> Sequence[ServerSpecification]:
+        """As `Kinds.known_kinds`."""
         kinds: dict[str, ServerSpecification] = {}
         for role in ROLES:
-            for group in self.chosen(role, None):
+            for group in self.choose_kinds(role, None):
                 kinds.update({kind.name: kind for kind in group})
         return list(kinds.values())
 
-    def chosen(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
-        """As `Kinds.chosen`."""
+    def choose_kinds(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
+        """As `Kinds.choose_kinds`."""
         project = self._languages.current()
         if not self.is_quick():
             self._check_disks(project)
@@ -102,14 +102,14 @@ class AvailableKinds:
         fitting = [[kind for kind in group if self._fits(kind, project)] for group in alternatives]
         return [group for group in fitting if group]
 
-    def named(self, name: str) -> ServerSpecification | None:
-        """As `Kinds.named`."""
+    def kind_named(self, name: str) -> ServerSpecification | None:
+        """As `Kinds.kind_named`."""
         return self._current().get(name)
 
-    def find(self, specification: ServerSpecification) -> Found | Unavailable:
+    def find(self, specification: ServerSpecification) -> RunnableProgram | Unavailable:
         """As `Kinds.find`."""
         candidate = self.locate(specification)
-        return candidate.found if isinstance(candidate, Candidate) else candidate
+        return candidate.runnable if isinstance(candidate, Candidate) else candidate
 
     def locate(self, specification: ServerSpecification) -> Candidate | Unavailable:
         """As `find`, with where the program is."""
@@ -137,7 +137,7 @@ class AvailableKinds:
         """
         items: dict[str, TrustItem] = {}
         for role in ROLES:
-            for group in self.chosen(role, None):
+            for group in self.choose_kinds(role, None):
                 item = self._item_of(group)
                 if item is not None and (item.key not in items or items[item.key].is_optional):
                     items[item.key] = item
@@ -213,7 +213,9 @@ def _outline() -> Candidate | Unavailable:
         return Unavailable(OUTLINE, "missing", reason)
     (command,) = OUTLINE.commands
     return Candidate(
-        Found(command, is_fenced=True), Program(Path(command[0]), "extra", command), needs_trust=False
+        RunnableProgram(command, is_fenced=True),
+        Program(Path(command[0]), "extra", command),
+        needs_trust=False,
     )
 
 

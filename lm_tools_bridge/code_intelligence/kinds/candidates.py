@@ -10,7 +10,7 @@ from typing import Any
 
 from lm_tools_bridge.code_intelligence.kinds.configured import Setup
 from lm_tools_bridge.code_intelligence.kinds.programs import Program, ProgramFinder
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
 from lm_tools_bridge.code_intelligence.settings import TRUST_PREFIX, LanguageServerEntry
 from workspace_server.trust.command_files import CommandFileReader
 from workspace_server.trust.item import TrustItem, hashed
@@ -22,12 +22,12 @@ class Candidate:
     """One way to run a server.
 
     Attributes:
-        found: what would run.
+        runnable: what would run.
         program: its program.
         needs_trust: whether that runs something of the project.
     """
 
-    found: Found
+    runnable: RunnableProgram
     program: Program
     needs_trust: bool
 
@@ -61,17 +61,17 @@ class CandidateFinder:
                 needs_trust = (
                     program.origin == "project" or setup.is_projects or not kind.runs_nothing_of_the_project
                 )
-                candidates.append(Candidate(_found(command, entry, not needs_trust), program, needs_trust))
+                candidates.append(Candidate(_runnable(command, entry, not needs_trust), program, needs_trust))
         return candidates
 
     def item(self, setup: Setup, candidate: Candidate) -> TrustItem:
         """What the user trusts: the program, the files of the project in its command, and the entry."""
         kind, root = setup.specification, os.path.realpath(self.folders[0])
-        named_files, files = self._files((*candidate.found.argv, str(candidate.program.path)), root)
+        named_files, files = self._files((*candidate.runnable.argv, str(candidate.program.path)), root)
         facts: dict[str, Any] = {
             "program": str(candidate.program.path),
             # without the path of the program, which `program` has
-            "arguments": list(candidate.found.argv[len(candidate.program.command) :]),
+            "arguments": list(candidate.runnable.argv[len(candidate.program.command) :]),
             "runs": kind.project_code,
             "files": named_files,
         }
@@ -97,10 +97,12 @@ class CandidateFinder:
         return facts, files
 
 
-def _found(command: tuple[str, ...], entry: LanguageServerEntry | None, is_fenced: bool) -> Found:
+def _runnable(
+    command: tuple[str, ...], entry: LanguageServerEntry | None, is_fenced: bool
+) -> RunnableProgram:
     if entry is None:
-        return Found(command, is_fenced=is_fenced)
-    return Found(
+        return RunnableProgram(command, is_fenced=is_fenced)
+    return RunnableProgram(
         command,
         dict(entry.env),
         memory_limit_bytes=entry.memory_limit_bytes,

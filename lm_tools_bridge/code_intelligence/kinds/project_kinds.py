@@ -12,7 +12,7 @@ from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecific
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunnableProgram:
     """The program of a kind, as it may run now.
 
     Attributes:
@@ -40,19 +40,19 @@ class Kinds(Protocol):
     def is_quick(self) -> bool:
         """Whether the other methods take microseconds now. Does not block."""
 
-    def known(self) -> Sequence[ServerSpecification]:
+    def known_kinds(self) -> Sequence[ServerSpecification]:
         """The kinds whose languages the project has, installed or not."""
 
-    def chosen(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
+    def choose_kinds(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
         """Which kinds to ask about a file, or about the project: groups of alternatives, best first.
 
         Of each group the first one that runs is asked; the others are not started.
         """
 
-    def named(self, name: str) -> ServerSpecification | None:
+    def kind_named(self, name: str) -> ServerSpecification | None:
         """The kind of this name; None if there is none."""
 
-    def find(self, specification: ServerSpecification) -> Found | Unavailable:
+    def find(self, specification: ServerSpecification) -> RunnableProgram | Unavailable:
         """Its program, or why it does not run here (`missing`, `untrusted`, `disabled`).
 
         A running server is replaced when this changes.

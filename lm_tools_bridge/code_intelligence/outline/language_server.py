@@ -41,9 +41,9 @@ class OutlineServer:
             "workspace/symbol": self._project_symbols,
         }
         self._notifications: Mapping[str, Callable[[Any], None]] = {
-            "textDocument/didOpen": self._opened,
+            "textDocument/didOpen": self._open_document,
             "textDocument/didChange": self._changed,
-            "textDocument/didClose": self._closed,
+            "textDocument/didClose": self._close_document,
             "exit": self._exit,
         }
 
@@ -74,7 +74,7 @@ class OutlineServer:
         self._project = ProjectSymbols([_path(folder["uri"]) for folder in folders], installed())
         return {"capabilities": CAPABILITIES, "serverInfo": {"name": "lm-tools-bridge outline"}}
 
-    def _opened(self, params: Any) -> None:
+    def _open_document(self, params: Any) -> None:
         document = params["textDocument"]
         self._documents[document["uri"]] = document["text"].encode()
         self._languages[document["uri"]] = document["languageId"]
@@ -83,7 +83,7 @@ class OutlineServer:
         for change in params["contentChanges"]:
             self._documents[params["textDocument"]["uri"]] = change["text"].encode()
 
-    def _closed(self, params: Any) -> None:
+    def _close_document(self, params: Any) -> None:
         self._documents.pop(params["textDocument"]["uri"], None)
         self._languages.pop(params["textDocument"]["uri"], None)
 

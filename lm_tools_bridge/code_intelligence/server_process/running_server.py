@@ -70,11 +70,11 @@ class RunningServer:
         self._offered = ServerCapabilities(None)
         self._sync = make_sync(self)
         settings = launch.specification.settings
-        requests = ServerRequests(settings, launch.folders, lambda: self._offered, self._sync.refreshed)
+        requests = ServerRequests(settings, launch.folders, lambda: self._offered, self._sync.take_refresh)
         self._connection = Connection(
             child,
             launch.specification.name,
-            on_notification=self._sync.notified,
+            on_notification=self._sync.take_notification,
             on_request=requests.answer,
             on_end=on_end,
             write_s=timeouts.write_s,
@@ -255,7 +255,7 @@ class RunningServer:
             if self.specification.settings:
                 settings = {"settings": self.specification.settings}
                 await self._connection.notify("workspace/didChangeConfiguration", settings)
-            await self._sync.started()
+            await self._sync.begin()
         except RequestTimedOut:
             raise ServerGone(f"{name} did not initialize within {self._timeouts.start_s:g} s") from None
         except RequestFailed as failure:

@@ -177,37 +177,37 @@ class ServerSupervisor:
             if self._ending:
                 await asyncio.wait(tuple(self._ending))  # never two processes of one kind at once
             server = await RunningServer.start(
-                launch, self._make_sync, on_end=self._ended, timeouts=self._timeouts
+                launch, self._make_sync, on_end=self._note_end, timeouts=self._timeouts
             )
         except ServerGone as failure:
-            self._failed(str(failure), 0.0)
+            self._note_failure(str(failure), 0.0)
         except Exception as fault:  # noqa: BLE001  a start that breaks is one that failed
             log.fault("language_server_start_failed", fault, server=self._name)
-            self._failed(f"{self._name} does not start ({type(fault).__name__})", 0.0)
+            self._note_failure(f"{self._name} does not start ({type(fault).__name__})", 0.0)
         else:
             self.server, self._launch, self._started_at = server, launch, self._clock()
             self.state, self._memory = "ready", None
             self.restarts += replaces
             self._watching = asyncio.create_task(self._watch(server), name=f"check-{self._name}")
             if server.ended is not None:
-                self._ended(server.ended)
+                self._note_end(server.ended)
         finally:
             self._starting = None
             if self.state == "starting":  # cancelled
                 self.state = "idle"
 
-    def _ended(self, reason: str) -> None:
+    def _note_end(self, reason: str) -> None:
         """The server ended by itself; `_start` handles one that is still starting."""
         server = self.server
         if server is None or server.ended is None:
             return
         log.info("language_server_ended", server=self._name, reason=reason)
         self._release(server)
-        self._failed(f"{self._name} {reason}", self._clock() - self._started_at)
+        self._note_failure(f"{self._name} {reason}", self._clock() - self._started_at)
 
-    def _failed(self, reason: str, lived_s: float) -> None:
+    def _note_failure(self, reason: str, lived_s: float) -> None:
         self.error = reason
-        self._restarts.ended(self._clock(), lived_s, self._chance())
+        self._restarts.note_end(self._clock(), lived_s, self._chance())
         self.state = "crash_looping" if self._restarts.looping else "backoff"
 
     def _release(self, server: RunningServer) -> None:
@@ -277,7 +277,7 @@ class ServerRestarts:
         """Whether it ended so often that trying again helps little."""
         return self.ends >= LOOP_ENDS
 
-    def ended(self, now: float, lived_s: float, chance: float) -> None:
+    def note_end(self, now: float, lived_s: float, chance: float) -> None:
         """Note an end, or a start that failed (`lived_s` is 0 then)."""
         if lived_s >= SETTLED_S:
             self.ends = 0

@@ -13,7 +13,7 @@ from lm_tools_bridge.code_intelligence.server import PositionEncoding
 from lm_tools_bridge.code_intelligence.specification import CheckFormat
 
 ERROR, WARNING, INFORMATION = 1, 2, 3
-Found = Iterator[tuple[str, Mapping[str, Any]]]
+PathsWithDiagnostics = Iterator[tuple[str, Mapping[str, Any]]]
 """The path as it is printed, and an LSP diagnostic."""
 _SEVERITIES: Final[Mapping[str, int]] = {"error": ERROR, "warning": WARNING, "note": INFORMATION}
 _TSC_LINE: Final = re.compile(
@@ -35,12 +35,12 @@ class Output:
         on_stderr: whether it prints findings on standard error.
     """
 
-    read: Callable[[str], Found]
+    read: Callable[[str], PathsWithDiagnostics]
     encoding: PositionEncoding
     on_stderr: bool = False
 
 
-def _mypy(text: str) -> Found:
+def _mypy(text: str) -> PathsWithDiagnostics:
     """One JSON object a line; columns count from 0, and -1 stands for none."""
     for item in _objects(text):
         start = (_number(item.get("line"), 1) - 1, max(0, _number(item.get("column"), 0)))
@@ -50,7 +50,7 @@ def _mypy(text: str) -> Found:
         yield str(item.get("file")), _diagnostic(start, start, severity, message, item.get("code"))
 
 
-def _tsc(text: str) -> Found:
+def _tsc(text: str) -> PathsWithDiagnostics:
     for line in text.splitlines():
         if match := _TSC_LINE.fullmatch(line.rstrip()):
             start = (int(match["line"]) - 1, int(match["column"]) - 1)
@@ -58,7 +58,7 @@ def _tsc(text: str) -> Found:
             yield match["path"], _diagnostic(start, start, severity, match["text"], code)
 
 
-def _eslint(text: str) -> Found:
+def _eslint(text: str) -> PathsWithDiagnostics:
     """A JSON array of files; lines and columns count from 1."""
     for file in _list(_loaded(text)):
         for item in _list(file.get("messages")):
@@ -74,7 +74,7 @@ def _eslint(text: str) -> Found:
             )
 
 
-def _cargo(text: str) -> Found:
+def _cargo(text: str) -> PathsWithDiagnostics:
     """One JSON object a line; a message of the compiler has spans, of which the primary ones count."""
     for line in _objects(text):
         message = line.get("message")
@@ -91,7 +91,7 @@ def _cargo(text: str) -> Found:
                 yield str(span.get("file_name")), _diagnostic(start, end, severity, words, code)
 
 
-def _go_vet(text: str) -> Found:
+def _go_vet(text: str) -> PathsWithDiagnostics:
     for line in text.splitlines():
         if match := _GO_LINE.fullmatch(line.rstrip()):
             start = (int(match["line"]) - 1, int(match["column"] or 1) - 1)

@@ -100,7 +100,7 @@ def _unseen(launch: Launch, check: Check) -> str:
     if len(launch.folders) > 1:
         return f"it checks {cwd} only"
     with suppress(OSError):
-        if check.format == "tsc" and _REFERENCES in disk_text.read(cwd / "tsconfig.json").text:
+        if check.format == "tsc" and _REFERENCES in disk_text.read_file(cwd / "tsconfig.json").text:
             return "it does not check the projects that tsconfig.json refers to; run tsc -b"
     return ""
 
@@ -128,7 +128,7 @@ def _freshness(launch: Launch, check: Check, ended: _Ended, has_findings: bool) 
 
 def _with_text(path: Path, items: Sequence[Mapping[str, Any]]) -> FileDiagnostics:
     try:
-        lines: Sequence[str] | None = disk_text.read(path).lines()
+        lines: Sequence[str] | None = disk_text.read_file(path).lines()
         path = Path(os.path.realpath(path))
     except (OSError, ValueError):  # gone, or a name that no file can have
         lines = None

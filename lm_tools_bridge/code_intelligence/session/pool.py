@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found, Kinds
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import Kinds, RunnableProgram
 from lm_tools_bridge.code_intelligence.server import (
     LanguageServer,
     RequestFailed,
@@ -71,17 +71,19 @@ class ServerPool:
         self._checkers: dict[str, Checker] = {}
         self._closed = False
 
-    def known(self) -> Sequence[ServerSpecification]:
-        """As `LanguageServers.known`. Blocks."""
-        return self._kinds.known()
+    def known_kinds(self) -> Sequence[ServerSpecification]:
+        """As `LanguageServers.known_kinds`. Blocks."""
+        return self._kinds.known_kinds()
 
     def runnable(self) -> Sequence[ServerSpecification]:
         """As `LanguageServers.runnable`. Blocks."""
-        return [kind for kind in self._kinds.known() if isinstance(self._kinds.find(kind), Found)]
+        return [
+            kind for kind in self._kinds.known_kinds() if isinstance(self._kinds.find(kind), RunnableProgram)
+        ]
 
     def find(self, name: str) -> ServerSpecification | Unavailable | None:
         """As `LanguageServers.find`. Blocks."""
-        kind = self._kinds.named(name)
+        kind = self._kinds.kind_named(name)
         if kind is None:
             return None
         program = self._kinds.find(kind)
@@ -100,9 +102,9 @@ class ServerPool:
         """As `LanguageServers.for_project`."""
         return await self._first_of_each(role, None)
 
-    async def named(self, name: str) -> LanguageServer | Unavailable | None:
-        """As `LanguageServers.named`."""
-        kind = await asyncio.to_thread(self._kinds.named, name)
+    async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
+        """As `LanguageServers.server_named`."""
+        kind = await asyncio.to_thread(self._kinds.kind_named, name)
         if kind is None:
             return None
         environment = await self._context.environment()
@@ -138,14 +140,14 @@ class ServerPool:
 
     def _look(
         self, role: Role, path: Path | None
-    ) -> list[tuple[Sequence[ServerSpecification], Found | Unavailable]]:
+    ) -> list[tuple[Sequence[ServerSpecification], RunnableProgram | Unavailable]]:
         """The groups of kinds, each with the program of its best one."""
-        return [(group, self._kinds.find(group[0])) for group in self._kinds.chosen(role, path)]
+        return [(group, self._kinds.find(group[0])) for group in self._kinds.choose_kinds(role, path)]
 
     async def _first(
         self,
         group: Sequence[ServerSpecification],
-        best: Found | Unavailable,
+        best: RunnableProgram | Unavailable,
         environment: Mapping[str, str],
     ) -> list[LanguageServer | Unavailable]:
         """The first kind of a group that runs, and why better ones do not; all reasons if none does."""
@@ -159,7 +161,10 @@ class ServerPool:
         return reasons
 
     async def _obtain(
-        self, kind: ServerSpecification, program: Found | Unavailable, environment: Mapping[str, str]
+        self,
+        kind: ServerSpecification,
+        program: RunnableProgram | Unavailable,
+        environment: Mapping[str, str],
     ) -> LanguageServer | Unavailable:
         if self._closed:
             return Unavailable(kind, "failed", f"{kind.name} was stopped")
@@ -175,14 +180,14 @@ class ServerPool:
         if supervisor is None:
             supervisor = self._supervisors[kind.name] = self._make_supervisor(kind.name)
         try:
-            return await self._told(supervisor, self._launch(kind, program, environment))
+            return await self._tell_of_changes(supervisor, self._launch(kind, program, environment))
         except ServerGone as failure:
             return Unavailable(kind, "failed", str(failure))
         except (RequestFailed, RequestTimedOut) as failure:
             return Unavailable(kind, "failed", f"{kind.name} could not be told what changed: {failure}")
 
     @staticmethod
-    async def _told(supervisor: ServerSupervisor, launch: Launch) -> LanguageServer:
+    async def _tell_of_changes(supervisor: ServerSupervisor, launch: Launch) -> LanguageServer:
         """The server, told of all changes; another one if it cannot take them in."""
         for _ in range(MAX_REPLACED):
             server = await supervisor.get(launch)
@@ -207,7 +212,9 @@ class ServerPool:
         await checker.tell_changes()
         return checker
 
-    def _launch(self, kind: ServerSpecification, program: Found, environment: Mapping[str, str]) -> Launch:
+    def _launch(
+        self, kind: ServerSpecification, program: RunnableProgram, environment: Mapping[str, str]
+    ) -> Launch:
         folders = self._context.folders
         command = Command(program.argv, {**environment, **program.env}, str(program.cwd or folders[0]))
         return Launch(

@@ -73,12 +73,12 @@ class FollowedProject:
         """How many files are open in the server."""
         return len(self._documents)
 
-    async def started(self) -> None:
-        """As `ProjectSync.started`."""
-        self._readiness.asked(self._loop.time())
+    async def begin(self) -> None:
+        """As `ProjectSync.begin`."""
+        self._readiness.note_request(self._loop.time())
 
-    def notified(self, method: str, params: Any) -> None:
-        """As `ProjectSync.notified`."""
+    def take_notification(self, method: str, params: Any) -> None:
+        """As `ProjectSync.take_notification`."""
         if method == "textDocument/publishDiagnostics":
             self._publications.published(params, self._loop.time())
         elif method == "textDocument/clangd.fileStatus":
@@ -86,10 +86,10 @@ class FollowedProject:
         else:
             if method == "$/progress":
                 self._project.progressed(params)
-            self._readiness.notified(method, params, self._loop.time())
+            self._readiness.take_notification(method, params, self._loop.time())
 
-    def refreshed(self, method: str) -> None:
-        """As `ProjectSync.refreshed`."""
+    def take_refresh(self, method: str) -> None:
+        """As `ProjectSync.take_refresh`."""
         if method == "workspace/diagnostic/refresh":
             self._files.forget_results()
 
@@ -191,7 +191,7 @@ class FollowedProject:
 
     async def _open(self, path: Path) -> Document:
         if not len(self._documents):
-            self._readiness.asked(self._loop.time())
+            self._readiness.note_request(self._loop.time())
         return await self._documents.open(path)
 
     async def _look_first(self) -> None:

@@ -62,7 +62,7 @@ class Readiness:
         self._health = ""
         self._message = ""
 
-    def asked(self, now: float) -> None:
+    def note_request(self, now: float) -> None:
         """It was given its first file, or the project's configuration changed: it has something to read."""
         self._since = now
 
@@ -72,7 +72,7 @@ class Readiness:
         if self._signal == "log-message":
             self._ended_at = None
 
-    def notified(self, method: str, params: Any, now: float) -> None:
+    def take_notification(self, method: str, params: Any, now: float) -> None:
         """Take a notification of the server; what is not understood is ignored."""
         if not isinstance(params, Mapping):
             return

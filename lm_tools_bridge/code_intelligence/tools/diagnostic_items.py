@@ -106,7 +106,7 @@ def _diagnostic(raw: Mapping[str, Any], file: FileDiagnostics, span: Span, texts
         tuple(_TAGS[tag] for tag in tags if isinstance(tag, int) and tag in _TAGS)
         if isinstance(tags, list)
         else (),
-        texts.shown(file.lines),
+        texts.showable_lines(file.lines),
     )
 
 

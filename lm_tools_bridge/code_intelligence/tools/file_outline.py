@@ -34,7 +34,7 @@ async def call(
     running, unavailable = asking.split(await workplace.servers.for_file(path, "symbols"))
     servers = [each for each in running if each.supports(OUTLINE)]
     if not servers:
-        raise asking.no_server(unavailable, workplace.shown(path))
+        raise asking.no_server(unavailable, workplace.shown_path(path))
 
     texts = await workplace.texts()
 
@@ -43,7 +43,7 @@ async def call(
 
     part = await asking.ask(servers[0], work, Waiting(wait_s(arguments), context), settles=False)
     if part.value is None:
-        raise ToolError(f"the outline of {workplace.shown(path)} is not known: {part.freshness.text()}")
+        raise ToolError(f"the outline of {workplace.shown_path(path)} is not known: {part.freshness.text()}")
     depth = int(arguments.get("depth", DEFAULT_DEPTH))
     symbols = [each for each in part.value if len(each.path) <= depth]
     offset = int(arguments.get("offset", 0))
@@ -61,7 +61,7 @@ async def call(
     }
     head = [
         "File outline summary",
-        f"file: {workplace.shown(path)}",
+        f"file: {workplace.shown_path(path)}",
         f"count: {len(page)}" + (f"/{len(symbols)}" if len(page) != len(symbols) else ""),
         *([f"nextOffset: {following}"] if following is not None else []),
         f"freshness: {part.freshness.text()}",

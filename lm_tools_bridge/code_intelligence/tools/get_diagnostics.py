@@ -260,7 +260,7 @@ def _result(  # noqa: PLR0917  the facts about one call
 def _file_lines(workplace: Workplace, files: Sequence[tuple[Path, list[Diagnostic]]]) -> Iterator[str]:
     for path, items in files:
         yield "---"
-        yield f"file: {workplace.shown(path)}"
+        yield f"file: {workplace.shown_path(path)}"
         yield from (diagnostic.text() for diagnostic in items)
 
 

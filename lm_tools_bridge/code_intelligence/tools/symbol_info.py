@@ -163,7 +163,7 @@ def _result(
     if source and symbol is not None:
         cut_off = " (truncated)" if structured["sourceTruncated"] else ""
         first = symbol.whole.start.line
-        lines += ["---", f"source: {workplace.shown(symbol.place.path)}#{first}{cut_off}", *source]
+        lines += ["---", f"source: {workplace.shown_path(symbol.place.path)}#{first}{cut_off}", *source]
     return ToolResult(well_formed("\n".join(lines)), structured)
 
 

@@ -55,14 +55,14 @@ class Texts:
         """
         name = str(path)
         if name not in self._known:
-            self._known[name] = self._read(name) if len(self._known) < MAX_FILES else None
+            self._known[name] = self._read_lines(name) if len(self._known) < MAX_FILES else None
         return self._known[name]
 
     def admits(self, path: Path) -> bool:
         """Whether the file that a path leads to may be shown."""
         return self._gate.admits(path)
 
-    def shown(self, lines: Sequence[str] | None) -> Sequence[str] | None:
+    def showable_lines(self, lines: Sequence[str] | None) -> Sequence[str] | None:
         """Lines that a server was given, if they were read from a file that may be shown."""
         is_open = isinstance(lines, FileLines) and self._gate.holds(lines.real)
         return lines if is_open else None
@@ -94,7 +94,7 @@ class Texts:
         outside = (link for link in self._links_out() if not self._gate.admits(link))
         return [text for link in outside for text in _texts_behind(link)]
 
-    def _read(self, path: str) -> FileLines | None:
+    def _read_lines(self, path: str) -> FileLines | None:
         try:
             descriptor = self._gate.open(path)
         except (OSError, ValueError):  # or a name that no file can have

@@ -76,7 +76,7 @@ class Workplace:
 
         return Texts(await self._files.gate(), self.servers.links_out)
 
-    def shown(self, path: Path) -> str:
+    def shown_path(self, path: Path) -> str:
         """The path as texts show it: `Folder/…`, or absolute outside the workspace."""
         absolute, in_workspace = self.names(path)
         return in_workspace or absolute

@@ -54,7 +54,7 @@ class DiskText:
         return FileLines(self.text, self.real)
 
 
-def read(path: Path) -> DiskText:
+def read_file(path: Path) -> DiskText:
     """The text of a regular file of at most `MAX_BYTES`, read again if it changes meanwhile.
 
     Raises:

@@ -120,7 +120,7 @@ class OpenDocuments:
             each = self._open.get(path)
             disk = None if each is None else await self._files.run([path], _disk_if_same, each)
             if disk is None:
-                disk = await asyncio.to_thread(disk_text.read, path)
+                disk = await asyncio.to_thread(disk_text.read_file, path)
             if each is not None and disk.text == each.disk.text and not is_again:
                 each.disk = disk
                 self._open.move_to_end(path)

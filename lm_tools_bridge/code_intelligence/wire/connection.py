@@ -101,7 +101,7 @@ class Connection:
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(MAX_OUTGOING)
         self._loop = asyncio.get_running_loop()
         self._tasks = [
-            asyncio.create_task(self._read(), name=f"read-{name}"),
+            asyncio.create_task(self._read_messages(), name=f"read-{name}"),
             asyncio.create_task(self._write_outgoing(), name=f"write-{name}"),
             asyncio.create_task(kill_after_exit(self._child), name=f"watch-{name}"),
         ]
@@ -132,7 +132,7 @@ class Connection:
         outcome = self._waiting[key] = self._loop.create_future()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._write(messages.message(method, params, number))
+                await self._write_message(messages.message(method, params, number))
                 answer = await outcome
         except TimeoutError:
             text = f"{self._name} did not answer {method} within {timeout_s:g} s"
@@ -151,7 +151,7 @@ class Connection:
             ServerGone: the connection has ended, or ends with this.
         """
         self._check_open()
-        await self._write(messages.message(method, params))
+        await self._write_message(messages.message(method, params))
 
     async def close(self, *, polite_s: float = 2.0, term_s: float = 2.0) -> None:
         """End the process and everything it started, as `ChildProcess.stop`. Requests in flight fail.
@@ -175,7 +175,7 @@ class Connection:
         if self.ended is not None:
             raise ServerGone(f"{self._name} {self.ended}")
 
-    async def _write(self, message: bytes) -> None:
+    async def _write_message(self, message: bytes) -> None:
         try:
             await self._child.write(frame(message), self._write_s)
         except PipeWriteError as failure:
@@ -191,9 +191,9 @@ class Connection:
     async def _write_outgoing(self) -> None:
         with suppress(ServerGone):
             while True:
-                await self._write(await self._outgoing.get())
+                await self._write_message(await self._outgoing.get())
 
-    async def _read(self) -> None:
+    async def _read_messages(self) -> None:
         reason = "failed"
         try:
             while chunk := await self._child.read():
@@ -215,7 +215,7 @@ class Connection:
             if not self._complete(messages.answered_id(body.start), RequestFailed(TOO_LARGE, text)):
                 await self._throttle.unsolicited(body.length)
             return
-        message = messages.read(body)
+        message = messages.read_message(body)
         if isinstance(message, Response):
             if self._complete(message.id, message.result):
                 return

@@ -64,7 +64,7 @@ class Unreadable:
     id: bytes | None
 
 
-def read(body: bytes) -> Request | Notification | Response | Unreadable:
+def read_message(body: bytes) -> Request | Notification | Response | Unreadable:
     """The message in a frame."""
     try:
         members = _members.decode(body)

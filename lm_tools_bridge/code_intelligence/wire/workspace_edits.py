@@ -121,7 +121,7 @@ def _read_all(changes: Sequence[Any]) -> Sequence[Operation] | EditRefused:
     operations: list[Operation] = []
     edits = 0
     for change in changes:
-        operation = _read(change)
+        operation = _read_operation(change)
         if isinstance(operation, EditRefused):
             return operation
         if isinstance(operation, EditFile):
@@ -136,7 +136,7 @@ def _read_all(changes: Sequence[Any]) -> Sequence[Operation] | EditRefused:
     return operations
 
 
-def _read(change: Any) -> Operation | EditRefused:
+def _read_operation(change: Any) -> Operation | EditRefused:
     if not isinstance(change, Mapping):
         return EditRefused("a change of the server's edit is no object")
     options = change.get("options")

@@ -128,7 +128,7 @@ async def test_a_server_that_the_user_added_waits_in_a_strange_project(project: 
     entry = project.entry("foo", command=(str(program),), languages={".foo": "foo"})
     async with servers_of(project, entry) as pool:
         await ask_for_everything(pool)
-        named = await pool.named("foo")
+        named = await pool.server_named("foo")
         assert isinstance(named, Unavailable)
         assert f"lmtb trust {project.root}" in named.reason
     assert not project.ran.exists()
@@ -144,7 +144,7 @@ async def test_commands_that_the_project_configures_do_not_run(project: Language
     ]
     async with servers_of(project, *entries) as pool:
         await ask_for_everything(pool)
-        named = await pool.named("foo")
+        named = await pool.server_named("foo")
         assert isinstance(named, Unavailable)
         assert named.state == "untrusted"
     assert not project.ran.exists()
@@ -155,11 +155,11 @@ async def test_a_server_stops_when_its_trust_is_withdrawn(project: LanguageProje
     project.program(".venv/bin/ty")
     project.trust_all(project.kinds())
     async with servers_of(project) as pool:
-        await pool.named("ty")
+        await pool.server_named("ty")
         assert project.ran.exists()
         project.ran.unlink()
         project.store.untrust(project.root)
-        named = await pool.named("ty")
+        named = await pool.server_named("ty")
         assert isinstance(named, Unavailable)
         assert named.state == "untrusted"
     assert not project.ran.exists()

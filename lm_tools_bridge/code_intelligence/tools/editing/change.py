@@ -152,7 +152,7 @@ class Planner:
             content = None
             if os.path.lexists(path):
                 try:
-                    content = file_content.read(path, self._gate)
+                    content = file_content.read_content(path, self._gate)
                 except Unchangeable as refused:
                     raise self._refusal(path, str(refused)) from None
                 if content.changed_ns > self._newest_ns:

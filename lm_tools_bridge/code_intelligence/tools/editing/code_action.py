@@ -66,7 +66,7 @@ async def call(
     path = await asyncio.to_thread(workplace.file, arguments["filePath"])
     servers, unavailable = await _servers(workplace, path)
     if not servers:
-        raise asking.no_server(unavailable, workplace.shown(path))
+        raise asking.no_server(unavailable, workplace.shown_path(path))
 
     async def work(server: LanguageServer) -> list[Mapping[str, Any]]:
         params = await _params(server, path, arguments)
@@ -78,8 +78,8 @@ async def call(
     parts = await asking.ask_all(servers, work, Waiting(wait_s(arguments), context), settles=False)
     actions = await asyncio.to_thread(_shown_actions, parts, texts, path)
     if "action" not in arguments:
-        return _listed(actions, [part.freshness for part in parts], unavailable)
-    action = _chosen(actions, arguments["action"])
+        return _list_actions(actions, [part.freshness for part in parts], unavailable)
+    action = _choose_action(actions, arguments["action"])
     proposal = Proposal(
         "Code action summary",
         await _edit(action),
@@ -148,7 +148,7 @@ def _touches(where: Any, first: int, last: int) -> bool:
         return False
 
 
-def _listed(
+def _list_actions(
     actions: Sequence[_Action], freshness: Sequence[Freshness], unavailable: Sequence[Unavailable]
 ) -> ToolResult:
     entries = [
@@ -177,7 +177,7 @@ def _remark(action: _Action) -> str:
     return ", preferred" if action.raw.get("isPreferred") is True else ""
 
 
-def _chosen(actions: Sequence[_Action], title: str) -> _Action:
+def _choose_action(actions: Sequence[_Action], title: str) -> _Action:
     words = " ".join(title.split()).casefold()
     exact = [action for action in actions if action.title.casefold() == words]
     fitting = exact or [action for action in actions if words in action.title.casefold()]

@@ -56,7 +56,7 @@ class FileContent:
         return _LINE_END.sub("\r\n", text) if windows > self.text.count("\n") - windows else text
 
 
-def read(path: Path, gate: FileGate) -> FileContent:
+def read_content(path: Path, gate: FileGate) -> FileContent:
     """Read a regular file that the gate lets through.
 
     Raises:

@@ -65,7 +65,9 @@ async def call(
             {"freshness": [part.freshness.structured()]},
         )
     if aliases := target.server.aliases(target.path):
-        reason = f"uses over {workplace.shown(aliases[0])}, another name of this file, are not among them"
+        reason = (
+            f"uses over {workplace.shown_path(aliases[0])}, another name of this file, are not among them"
+        )
         part = replace(part, freshness=Freshness(target.server.specification.name, "partial", reason))
         if arguments.get("apply", True):
             raise ToolError(f"{reason}. No file was changed; apply: false shows what is known")

@@ -47,7 +47,7 @@ class Place(msgspec.Struct, frozen=True):
 
     def text(self, workplace: Workplace) -> str:
         """As in texts: `Folder/path#line`."""
-        return f"{workplace.shown(self.path)}#{self.span.start.line}"
+        return f"{workplace.shown_path(self.path)}#{self.span.start.line}"
 
     def preview(self, around: int = AROUND) -> list[str]:
         """The lines around, each with its number."""

@@ -81,7 +81,7 @@ async def search(
     servers = [each for each in running if each.supports(OUTLINE) or each.supports(PROJECT)]
     servers = _without_covered(servers) if path is None else servers[:1]
     if not servers:
-        raise asking.no_server(unavailable, "this project" if path is None else workplace.shown(path))
+        raise asking.no_server(unavailable, "this project" if path is None else workplace.shown_path(path))
 
     async def work(server: LanguageServer) -> _Found:
         if path is not None:

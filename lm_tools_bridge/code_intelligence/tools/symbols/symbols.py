@@ -96,7 +96,7 @@ async def outline(
     """
     if lines is None:
         lines = await server.open(path)
-    if texts.shown(lines) is None:
+    if texts.showable_lines(lines) is None:
         raise PermissionError(errno.EACCES, OUTSIDE, str(path))
     memo = server.memo(path)
     remembered: list[Symbol] | None = memo.get(OUTLINE)

@@ -98,7 +98,7 @@ async def find_target(
     lines = await _open(server, symbol.place.path, workplace)
     position = to_server(symbol.place.span.start, lines, server.encoding)
     if isinstance(position, OutsideText):
-        raise ToolError(f"{workplace.shown(symbol.place.path)} changed meanwhile; call again")
+        raise ToolError(f"{workplace.shown_path(symbol.place.path)} changed meanwhile; call again")
     return Target(server, symbol.place.path, position, symbol.path[-1], symbol, unavailable)
 
 
@@ -171,7 +171,7 @@ async def _server_for(
             else f"{names} {lacks}",
             {"method": method, "unavailable": asking.unavailable_members(unavailable)},
         )
-    raise asking.no_server(unavailable, workplace.shown(path))
+    raise asking.no_server(unavailable, workplace.shown_path(path))
 
 
 def _about(path: Path, unavailable: Sequence[Unavailable]) -> list[Unavailable]:
@@ -184,7 +184,7 @@ async def _open(server: LanguageServer, path: Path, workplace: Workplace) -> Seq
         return await server.open(path)
     except OSError as error:
         cause = (error.strerror or "unreadable").lower()
-        raise ToolError(f'Error reading file "{workplace.shown(path)}": {cause}') from None
+        raise ToolError(f'Error reading file "{workplace.shown_path(path)}": {cause}') from None
 
 
 async def _only(

@@ -399,7 +399,7 @@ async def test_a_request_without_a_result_is_an_error_with_a_code(
 class NeverStarted(InMemoryServers):
     """Servers that do not come."""
 
-    async def named(self, name: str) -> Any:
+    async def server_named(self, name: str) -> Any:
         await asyncio.Event().wait()
 
 

@@ -61,7 +61,7 @@ async def test_a_publication_of_the_version_is_fresh(pushing: Followed) -> None:
 
 async def test_without_a_publication_clean_and_unknown_are_told_apart(pushing: Followed) -> None:
     path = pushing.write("a.cpp", "")
-    pushing.sync.notified(
+    pushing.sync.take_notification(
         "textDocument/clangd.fileStatus", {"uri": to_uri(path), "state": "parsing includes"}
     )
     messages, state, reason = await found(pushing, path, wait_s=0.05)
@@ -90,7 +90,9 @@ async def test_what_is_published_while_headers_are_read_is_not_the_last_word(pus
     path = pushing.write("a.cpp", "")
 
     def status(state: str) -> None:
-        pushing.sync.notified("textDocument/clangd.fileStatus", {"uri": to_uri(path), "state": state})
+        pushing.sync.take_notification(
+            "textDocument/clangd.fileStatus", {"uri": to_uri(path), "state": state}
+        )
 
     def opened(method: str, params: Any) -> None:
         document = params.get("textDocument", {})
@@ -122,7 +124,7 @@ async def test_after_a_new_compile_command_the_first_publication_is_not_the_last
         uri, version = document["uri"], document["version"]
 
         def status(state: str) -> None:
-            pushing.sync.notified("textDocument/clangd.fileStatus", {"uri": uri, "state": state})
+            pushing.sync.take_notification("textDocument/clangd.fileStatus", {"uri": uri, "state": state})
 
         pushing.publish(uri, "old command", version=version)
         status("idle")
@@ -216,7 +218,7 @@ async def test_a_refresh_makes_earlier_answers_void(pulling: Followed) -> None:
     path = pulling.write("a.py", "")
     pulling.peer.answers[PULL] = lambda params: {"kind": "full", "resultId": "r1", "items": []}
     await found(pulling, path)
-    pulling.sync.refreshed("workspace/diagnostic/refresh")
+    pulling.sync.take_refresh("workspace/diagnostic/refresh")
     await found(pulling, path)
     assert all("previousResultId" not in params for _, params in pulling.peer.asked)
 
@@ -348,7 +350,7 @@ async def holding(tmp_path: Path) -> AsyncIterator[Followed]:
 def checked(followed: Followed, params: Any, kind: str = "end") -> None:
     """The server says how far a check is."""
     progress = {"token": params["workDoneToken"], "value": {"kind": kind, "message": "Checked 20 files"}}
-    followed.sync.notified("$/progress", progress)
+    followed.sync.take_notification("$/progress", progress)
 
 
 async def test_a_report_held_back_after_the_check_is_a_clean_project(holding: Followed) -> None:
@@ -380,7 +382,7 @@ async def test_a_report_that_follows_its_progress_is_taken(holding: Followed) ->
 async def test_a_check_without_an_end_is_not_taken_for_a_clean_project(holding: Followed) -> None:
     async def answer(params: Any) -> Any:
         checked(holding, params, "report")
-        holding.sync.notified("$/progress", {"token": "another", "value": {"kind": "end"}})
+        holding.sync.take_notification("$/progress", {"token": "another", "value": {"kind": "end"}})
         raise RequestTimedOut("fake did not answer")
 
     holding.peer.answers[WORKSPACE] = answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
 from lm_tools_bridge.code_intelligence.kinds.table import KINDS
 from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
 from lm_tools_bridge.code_intelligence.server import Unavailable
@@ -15,7 +15,7 @@ from support.projects.language_project import LanguageProject
 
 def chosen(project: LanguageProject, role: Role, file: str | None = None) -> list[list[str]]:
     path = None if file is None else project.root / file
-    return [[kind.name for kind in group] for group in project.kinds().chosen(role, path)]
+    return [[kind.name for kind in group] for group in project.kinds().choose_kinds(role, path)]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_the_project_configures_comes_first(
 def test_a_server_that_the_user_names_comes_first(project: LanguageProject) -> None:
     project.put("a.py")
     mine = project.entry("jedi", command=("jedi",), languages={".py": "python"})
-    (group,) = project.kinds(mine).chosen("symbols", project.root / "a.py")
+    (group,) = project.kinds(mine).choose_kinds("symbols", project.root / "a.py")
     assert [kind.name for kind in group][:2] == ["jedi", "ty"]
 
 
@@ -77,7 +77,7 @@ def test_servers_for_formats_of_data_are_named_only_if_they_are_there(project: L
 
 def test_dependencies_are_no_languages_of_the_project(project: LanguageProject) -> None:
     project.put("node_modules/x/a.ts", ".venv/lib/a.py")
-    assert project.kinds().known() == []
+    assert project.kinds().known_kinds() == []
 
 
 @pytest.mark.parametrize("name", sorted(set(KINDS) - {OUTLINE.name}))  # an extra of this product
@@ -134,8 +134,8 @@ def test_an_older_compiler_checks_where_no_server_is(project: LanguageProject) -
     project.on_path("tsc")
     kinds = project.kinds()
     project.trust_all(kinds)
-    [group] = kinds.chosen("diagnostics", project.root / "a.ts")
-    found = [kind.name for kind in group if isinstance(kinds.find(kind), Found)]
+    [group] = kinds.choose_kinds("diagnostics", project.root / "a.ts")
+    found = [kind.name for kind in group if isinstance(kinds.find(kind), RunnableProgram)]
     assert found == ["tsc"]
 
 
@@ -153,5 +153,5 @@ def test_a_checker_whose_configuration_can_do_harm_waits_for_trust(
     assert isinstance(found, Unavailable)
     assert (found.state, why in found.reason) == ("untrusted", True)
     project.trust_all(kinds)
-    assert isinstance(kinds.find(KINDS[name]), Found)
+    assert isinstance(kinds.find(KINDS[name]), RunnableProgram)
     assert not project.ran.exists()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from support.projects.language_project import LanguageProject, npm_tool
 
 
 def state(kinds: AvailableKinds, name: str) -> str:
     """The first word of the command line, or why there is none."""
-    kind = kinds.named(name)
+    kind = kinds.kind_named(name)
     assert kind is not None
     found = kinds.find(kind)
     return found.state if isinstance(found, Unavailable) else found.argv[0]
@@ -52,7 +52,7 @@ def test_the_reason_names_the_program_and_the_command_that_trusts_it(project: La
     project.put("a.py")
     own = project.program(".venv/bin/ty")
     kinds = project.kinds()
-    kind = kinds.named("ty")
+    kind = kinds.kind_named("ty")
     assert kind is not None
     found = kinds.find(kind)
     assert isinstance(found, Unavailable)
@@ -147,10 +147,10 @@ def test_only_what_runs_without_a_question_is_fenced(project: LanguageProject) -
     project.trust_all(kinds)
     fenced = {}
     for name in ("ty", "lua"):
-        kind = kinds.named(name)
+        kind = kinds.kind_named(name)
         assert kind is not None
         found = kinds.find(kind)
-        assert isinstance(found, Found)
+        assert isinstance(found, RunnableProgram)
         fenced[name] = found.is_fenced
     assert fenced == {"ty": True, "lua": False}
 
@@ -161,7 +161,7 @@ def test_a_kind_that_says_nothing_waits(project: LanguageProject) -> None:
     entry = project.entry("foo", command=(str(program),), languages={".foo": "foo"})
     kinds = project.kinds(entry)
     assert state(kinds, "foo") == "untrusted"
-    kind = kinds.named("foo")
+    kind = kinds.kind_named("foo")
     assert kind is not None
     found = kinds.find(kind)
     assert isinstance(found, Unavailable)
@@ -223,16 +223,16 @@ def test_options_of_the_project_count_when_they_are_trusted(project: LanguagePro
     settings = {"ty": {"interpreter": "./evil"}}
     entry = project.entry("ty", "workspace", settings=settings, raw={"settings": settings})
     kinds = project.kinds(entry)
-    before = kinds.named("ty")
+    before = kinds.kind_named("ty")
     assert before is not None
     assert "interpreter" not in before.settings["ty"]
-    assert isinstance(kinds.find(before), Found)
+    assert isinstance(kinds.find(before), RunnableProgram)
     project.trust_all(kinds)
-    after = kinds.named("ty")
+    after = kinds.kind_named("ty")
     assert after is not None
     assert after.settings["ty"]["interpreter"] == "./evil"
     changed = project.kinds(project.entry("ty", "workspace", raw={"settings": {}}))
-    assert "interpreter" not in (changed.named("ty") or before).settings["ty"]
+    assert "interpreter" not in (changed.kind_named("ty") or before).settings["ty"]
 
 
 @pytest.mark.parametrize(

@@ -276,7 +276,7 @@ async def test_a_part_that_fails_to_start_ends_the_server(tmp_path: Path, monkey
     async def fails() -> None:
         raise ValueError
 
-    monkeypatch.setattr(sync, "started", fails)
+    monkeypatch.setattr(sync, "begin", fails)
     with pytest.raises(ValueError):
         await RunningServer.start(launch("serve()", tmp_path), sync.make, timeouts=QUICK)
     assert isinstance(sync.peer, RunningServer)

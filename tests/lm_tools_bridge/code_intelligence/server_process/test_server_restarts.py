@@ -14,7 +14,7 @@ def test_pauses_grow_and_end_in_a_long_one() -> None:
     restarts = ServerRestarts()
     pauses = []
     for _ in range(LOOP_ENDS + 1):
-        restarts.ended(100.0, 1.0, 0.5)
+        restarts.note_end(100.0, 1.0, 0.5)
         pauses.append(restarts.pause(100.0))
     assert pauses == [0.5, 1.0, 2.0, 4.0, LOOP_WAIT_S, LOOP_WAIT_S]
     assert restarts.looping
@@ -23,8 +23,8 @@ def test_pauses_grow_and_end_in_a_long_one() -> None:
 def test_a_server_that_lived_long_has_a_clean_record() -> None:
     restarts = ServerRestarts()
     for _ in range(LOOP_ENDS):
-        restarts.ended(100.0, 0.0, 0.5)
-    restarts.ended(300.0, SETTLED_S, 0.5)
+        restarts.note_end(100.0, 0.0, 0.5)
+    restarts.note_end(300.0, SETTLED_S, 0.5)
     assert not restarts.looping
     assert 0.29 < restarts.pause(300.2) < 0.31
     assert restarts.pause(301.0) == 0.0

@@ -33,10 +33,10 @@ async def unavailable(pooled: Pooled) -> Unavailable:
 
 async def test_nothing_starts_before_it_is_needed(tmp_path: Path) -> None:
     async with pooled(PID, tmp_path) as made:
-        assert [kind.name for kind in made.pool.known()] == ["scripted"]
+        assert [kind.name for kind in made.pool.known_kinds()] == ["scripted"]
         assert [kind.name for kind in made.pool.runnable()] == ["scripted"]
         assert await made.pool.for_file(Path("/x/a.unknown"), "symbols") == []
-        assert await made.pool.named("unknown") is None
+        assert await made.pool.server_named("unknown") is None
         assert made.pool.find("unknown") is None
         assert made.pool.find("scripted") == made.kinds.kinds["scripted"]
         assert made.pool.status() == []
@@ -47,7 +47,7 @@ async def test_fifty_callers_share_one_process_that_knows_all_changes(tmp_path: 
     async with pooled(PID, tmp_path) as made:
         servers = await asyncio.gather(*(server_of(made) for _ in range(50)))
         pids = await asyncio.gather(*(server.request("pid") for server in servers))
-        named = await made.pool.named("scripted")
+        named = await made.pool.server_named("scripted")
         assert (len(set(pids)), named) == (1, servers[0])
         [sync] = made.syncs
         assert len(sync.said("tell_changes")) == 51
@@ -116,12 +116,12 @@ async def test_a_restart_starts_all_anew_whatever_failed_before(tmp_path: Path) 
             one for one in await made.pool.for_file(FILE, "symbols") if isinstance(one, RunningServer)
         )
         for _ in range(4):
-            found = await made.pool.named("bad")
+            found = await made.pool.server_named("bad")
         assert "it is started again in 4 s" in str(found)
         made.pool.restart()
-        again = await made.pool.named("bad")
+        again = await made.pool.server_named("bad")
         assert "it is started again in" not in str(again)
-        assert (await made.pool.named("good")) != good
+        assert (await made.pool.server_named("good")) != good
         await until(lambda: not alive(good.pid))
 
 
@@ -272,9 +272,7 @@ async def test_a_part_that_cannot_start_is_a_failed_server(
     async def fails(self: Any) -> None:
         raise fault
 
-    monkeypatch.setattr(
-        "support.servers.language_servers.scripted_language_server.RecordedSync.started", fails
-    )
+    monkeypatch.setattr("support.servers.language_servers.scripted_language_server.RecordedSync.begin", fails)
     async with pooled("serve()", tmp_path) as made:
         assert (await unavailable(made)).state == "failed"
 

@@ -28,11 +28,11 @@ async def indexed(folder: Path) -> AsyncIterator[Followed]:
         restarts_for=REAL_CLANGD.restarts_for,
     )
     followed.publish_each_version()
-    await followed.sync.started()
+    await followed.sync.begin()
     await followed.sync.tell_changes()
     for kind in ("begin", "end"):
         value = {"kind": kind, "title": "indexing"}
-        followed.sync.notified("$/progress", {"token": "backgroundIndexProgress", "value": value})
+        followed.sync.take_notification("$/progress", {"token": "backgroundIndexProgress", "value": value})
     await followed.sync.ready(ANSWER_S)
     try:
         yield followed
@@ -43,7 +43,7 @@ async def indexed(folder: Path) -> AsyncIterator[Followed]:
 async def test_typescript_without_configuration_knows_only_what_it_was_given(tmp_path: Path) -> None:
     (tmp_path / "a.ts").write_text("")
     followed = Followed(tmp_path, TYPESCRIPT)
-    await followed.sync.started()
+    await followed.sync.begin()
     await followed.sync.tell_changes()
     found = followed.sync.freshness()
     assert found.state == "partial"
@@ -94,7 +94,7 @@ async def test_errors_of_a_guess_about_headers_are_in_doubt(tmp_path: Path) -> N
             document = params["textDocument"]
             error = {"message": "'x.h' file not found", "code": "pp_file_not_found"}
             told = {"uri": document["uri"], "version": document["version"], "diagnostics": [error]}
-            followed.sync.notified("textDocument/publishDiagnostics", told)
+            followed.sync.take_notification("textDocument/publishDiagnostics", told)
 
         followed.peer.on_sent = publish
         path.write_text('#include "y/x.h"')

@@ -26,7 +26,7 @@ CREATED, CHANGED, DELETED = 1, 2, 3
 async def following(folder: Path, *arguments: Any, **members: Any) -> AsyncIterator[Followed]:
     """A project that is followed from now on."""
     followed = Followed(folder, *arguments, **members)
-    await followed.sync.started()
+    await followed.sync.begin()
     await followed.sync.tell_changes()
     try:
         yield followed
@@ -115,7 +115,7 @@ async def test_a_change_while_the_server_starts_is_told(tmp_path: Path) -> None:
     await asyncio.sleep(0)  # its first look begins
     await watch.snapshot()  # one that follows
     (tmp_path / "a.py").unlink()
-    await followed.sync.started()
+    await followed.sync.begin()
     await followed.sync.tell_changes()
     assert followed.peer.events() == [("a.py", DELETED)]
     await followed.sync.close()
@@ -264,7 +264,7 @@ async def test_ready_opens_a_file_and_waits_for_the_sign(tmp_path: Path) -> None
 
         async def progress(done: float, total: float | None, text: str) -> None:
             steps.append(text)
-            followed.sync.notified("experimental/serverStatus", {"health": "ok", "quiescent": True})
+            followed.sync.take_notification("experimental/serverStatus", {"health": "ok", "quiescent": True})
 
         assert (await followed.sync.ready(ANSWER_S, progress)).state == "fresh"
         assert followed.peer.methods() == ["didOpen"]

@@ -25,7 +25,7 @@ class Watched:
         self.notify("$/progress", {"token": token, "value": {"kind": kind, **members}})
 
     def notify(self, method: str, params: Any) -> None:
-        self.readiness.notified(method, params, self.now)
+        self.readiness.take_notification(method, params, self.now)
 
     @property
     def state(self) -> str:
@@ -112,7 +112,7 @@ def test_a_server_that_never_says_anything_is_not_taken_for_ready(signal: ReadyS
 def test_silence_counts_from_the_first_file_on() -> None:
     watched = Watched("progress", "x")
     watched.now += SILENCE_S["progress"] + 1
-    watched.readiness.asked(watched.now)
+    watched.readiness.note_request(watched.now)
     assert watched.state == "indexing"
 
 

@@ -20,19 +20,19 @@ def body(**members: Any) -> bytes:
 
 
 def test_the_four_kinds_are_told_apart() -> None:
-    request = messages.read(body(id="a", method="workspace/configuration", params={"items": []}))
+    request = messages.read_message(body(id="a", method="workspace/configuration", params={"items": []}))
     assert request == Request(b'"a"', "workspace/configuration", msgspec.Raw(b'{"items": []}'))
-    notified = messages.read(body(method="x/y"))
+    notified = messages.read_message(body(method="x/y"))
     assert notified == Notification("x/y", msgspec.Raw(b"null"))
-    assert messages.read(body(id=4, result=None)) == Response(b"4", msgspec.Raw(b"null"))
-    failed = messages.read(body(id=4, error={"code": -32601, "message": "no\x1b[31m such"}))
+    assert messages.read_message(body(id=4, result=None)) == Response(b"4", msgspec.Raw(b"null"))
+    failed = messages.read_message(body(id=4, error={"code": -32601, "message": "no\x1b[31m such"}))
     assert isinstance(failed, Response)
     assert isinstance(failed.result, RequestFailed)
     assert (failed.result.code, failed.result.message) == (-32601, "no such")
 
 
 def test_an_answer_with_a_null_error_beside_its_result_counts() -> None:
-    assert messages.read(body(id=4, result=[1], error=None)) == Response(b"4", msgspec.Raw(b"[1]"))
+    assert messages.read_message(body(id=4, result=[1], error=None)) == Response(b"4", msgspec.Raw(b"[1]"))
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ def test_an_answer_with_a_null_error_beside_its_result_counts() -> None:
     ],
 )
 def test_what_is_no_message_fails_the_request_it_names_at_most(sent: bytes, identity: bytes | None) -> None:
-    assert messages.read(sent) == Unreadable(identity)
+    assert messages.read_message(sent) == Unreadable(identity)
 
 
 @pytest.mark.parametrize("error", ["text", 5, [], {}, {"code": "x", "message": 5}, {"code": 1e400}])
 def test_errors_of_any_shape_are_errors(error: Any) -> None:
-    found = messages.read(body(id=1, error=error).replace(b"Infinity", b"1e400"))
+    found = messages.read_message(body(id=1, error=error).replace(b"Infinity", b"1e400"))
     assert isinstance(found, Response)
     assert isinstance(found.result, RequestFailed)
 
 
 def test_strings_that_are_not_utf_8_are_refused_when_they_are_read() -> None:
-    found = messages.read(b'{"id":1,"result":"\xff"}')
+    found = messages.read_message(b'{"id":1,"result":"\xff"}')
     if isinstance(found, Response):
         assert isinstance(found.result, msgspec.Raw)
         with pytest.raises(RequestFailed):
@@ -70,7 +70,7 @@ def test_strings_that_are_not_utf_8_are_refused_when_they_are_read() -> None:
 
 
 def test_unknown_members_of_a_result_survive() -> None:
-    found = messages.read(body(id=1, result={"_self": 1, "range": {}}))
+    found = messages.read_message(body(id=1, result={"_self": 1, "range": {}}))
     assert isinstance(found, Response)
     assert isinstance(found.result, msgspec.Raw)
     assert messages.value(found.result) == {"_self": 1, "range": {}}

@@ -78,7 +78,7 @@ class InMemoryServer:
 
     async def open(self, path: Path) -> Sequence[str]:
         self.opened.append(path)
-        return disk_text.read(path).lines()
+        return disk_text.read_file(path).lines()
 
     def memo(self, path: Path) -> dict[str, Any]:
         return {}
@@ -109,7 +109,7 @@ class InMemoryServer:
 
 
 def _lines(path: Path) -> Sequence[str] | None:
-    return disk_text.read(path).lines() if path.is_file() else None
+    return disk_text.read_file(path).lines() if path.is_file() else None
 
 
 @dataclass
@@ -128,7 +128,7 @@ class InMemoryServers:
     restarts: int = 0
     links: Sequence[str] = ()
 
-    def known(self) -> Sequence[ServerSpecification]:
+    def known_kinds(self) -> Sequence[ServerSpecification]:
         return [one.specification for one in (*self.running, *self.absent)]
 
     def runnable(self) -> Sequence[ServerSpecification]:
@@ -159,7 +159,7 @@ class InMemoryServers:
         self.obtained.append(None)
         return [one for one in (*self.running, *self.absent) if role in one.specification.roles]
 
-    async def named(self, name: str) -> LanguageServer | Unavailable | None:
+    async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         found = [one for one in (*self.running, *self.absent) if one.specification.name == name]
         return found[0] if found else None
 

@@ -129,7 +129,7 @@ class Followed:
         if to is not None:
             to.published(params, 0)
         else:
-            self.sync.notified("textDocument/publishDiagnostics", params)
+            self.sync.take_notification("textDocument/publishDiagnostics", params)
 
     def publish_each_version(
         self, judge: Callable[[str], Sequence[str]] = lambda text: (), to: Publications | None = None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import Found
+from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.server_process.server_supervisor import Limits, ServerSupervisor
 from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
@@ -26,7 +26,7 @@ class ScriptedKinds:
         bodies: the program of each kind; see `scripted_language_server`.
         unavailable: why kinds do not run, by name.
         env: what is added to the environment of all.
-        limits: members of `Found` for all.
+        limits: members of `RunnableProgram` for all.
         limits: `memory_limit_bytes` and `idle_s` of all.
         groups: the alternatives; without them every kind is a group of its own.
     """
@@ -45,21 +45,21 @@ class ScriptedKinds:
     def is_quick(self) -> bool:
         return False
 
-    def known(self) -> Sequence[ServerSpecification]:
+    def known_kinds(self) -> Sequence[ServerSpecification]:
         return list(self.kinds.values())
 
-    def chosen(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
+    def choose_kinds(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
         groups = self.groups or [[name] for name in self.kinds]
         if path is not None and path.suffix != ".txt":
             return []
         return [[self.kinds[name] for name in group] for group in groups]
 
-    def named(self, name: str) -> ServerSpecification | None:
+    def kind_named(self, name: str) -> ServerSpecification | None:
         return self.kinds.get(name)
 
-    def find(self, specification: ServerSpecification) -> Found | Unavailable:
+    def find(self, specification: ServerSpecification) -> RunnableProgram | Unavailable:
         missing = self.unavailable.get(specification.name)
-        return missing or Found(command(self.bodies[specification.name]), self.env, **self.limits)
+        return missing or RunnableProgram(command(self.bodies[specification.name]), self.env, **self.limits)
 
     def forbid(self, name: str, state: Any = "untrusted") -> None:
         """Let a kind not run any more."""

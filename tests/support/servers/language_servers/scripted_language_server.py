@@ -147,13 +147,13 @@ class RecordedSync:
     def freshness(self) -> Freshness | None:
         return Freshness("scripted", "fresh") if self.said("started") else None
 
-    async def started(self) -> None:
+    async def begin(self) -> None:
         self.events.append(("started", None))
 
-    def notified(self, method: str, params: Any) -> None:
+    def take_notification(self, method: str, params: Any) -> None:
         self.events.append((method, params))
 
-    def refreshed(self, method: str) -> None:
+    def take_refresh(self, method: str) -> None:
         self.events.append(("refreshed", method))
 
     async def tell_changes(self) -> None:

@@ -14,8 +14,8 @@ from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.protocol.internal.launch import Folders
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.services import StartedBy
-from manager.admin.metrics.measures import Measures
-from manager.admin.status.status import Status
+from manager.admin.measures import Measures
+from manager.admin.status import Status
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
 from manager.answers.listing.catalog import Catalog

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from manager.admin.control.services import Services
-    from manager.admin.metrics.measures import Counter, Measures
+    from manager.admin.measures import Counter, Measures
     from manager.call_observer import CallObserver
     from manager.configuration.paths import Paths
     from manager.configuration.settings import Settings

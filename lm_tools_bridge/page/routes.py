@@ -24,7 +24,7 @@ from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.request_body import read_body
 from manager.admin.control.services import Services
 from manager.admin.control.tool_changes import ToolChanges
-from manager.admin.metrics.history import Moment
+from manager.admin.history import Moment
 from manager.configuration.paths import Paths
 from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.http import lazy_aiohttp as web

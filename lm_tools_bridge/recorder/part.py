@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.text.redaction import hide
 from lm_tools_bridge.text.redactor import hidden_keys
-from manager.admin.metrics.measures import Counter
+from manager.admin.measures import Counter
 from manager.call_observer import CallObserver
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings

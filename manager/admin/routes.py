@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from lm_tools_bridge.protocol import jsonrpc
-from manager.admin.control.allocate import allocate_routes
+from manager.admin import log_page
+from manager.admin.control.control_socket import allocate_routes
 from manager.admin.control.decisions import decisions_by_persons
 from manager.admin.control.services import Services
-from manager.admin.metrics.measures import MeasuresSnapshot, TakeSnapshot
-from manager.admin.status import log_page
-from manager.admin.status.status import log_payload
+from manager.admin.measures import MeasuresSnapshot, TakeSnapshot
+from manager.admin.status import log_payload
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import recent_lines
 
@@ -77,7 +77,7 @@ def _metrics_handler(measures: TakeSnapshot) -> Handler:
 
 
 def _render(snapshot: MeasuresSnapshot) -> tuple[bytes, str]:
-    from manager.admin.metrics import prometheus_text  # noqa: PLC0415  slow to import; see late_modules.py
+    from manager.admin import prometheus_text  # noqa: PLC0415  slow to import; see late_modules.py
 
     return prometheus_text.render(snapshot), prometheus_text.CONTENT_TYPE
 

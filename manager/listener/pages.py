@@ -12,7 +12,7 @@ from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.renewals import Renewals
 from manager.admin.control.services import Services
 from manager.admin.control.tool_changes import ToolChanges
-from manager.admin.metrics.measures import TakeSnapshot
+from manager.admin.measures import TakeSnapshot
 from manager.admin.routes import diagnosis_routes, make_app
 from manager.configuration.paths import Paths
 from manager.features import AddedRoutes, DaemonPart

@@ -16,7 +16,7 @@ from manager.logs.log import logger
 AFTER_S: Final = 0.5
 """Delay after the start, so that the first requests do not wait for it."""
 MODULES: Final = (
-    "manager.admin.metrics.prometheus_text",
+    "manager.admin.prometheus_text",
     "psutil",
     "ctypes",
 )

@@ -1,8 +1,7 @@
 """Serves the control socket: registration of external servers, and requests of command line verbs.
 
 This module is the HTTP layer: `lm_tools_bridge/protocol/internal/registration.py` defines the messages,
-`services.py` the operations. `/allocate` also exists on the TCP port,
-see `allocate.py`.
+`services.py` the operations. `/allocate` also exists on the TCP port (`allocate_routes`).
 """
 
 from __future__ import annotations
@@ -103,6 +102,18 @@ def allocate_handler(services: Services) -> Handler:
         return refusal(409, "port_exhausted") if isinstance(port, PortExhausted) else success(port=port)
 
     return _parsed(Allocate.parse, allocate)
+
+
+def allocate_routes(services: Services) -> list[web.RouteDef]:
+    """The only route of the control plane on the port: behind admission there and the caller check here."""
+    answer = allocate_handler(services)
+
+    async def allocate(request: web.Request) -> web.StreamResponse:
+        if not services.peer_allowed(request.transport):
+            return refusal(403, "forbidden")
+        return await answer(request)
+
+    return [web.post("/allocate", allocate)]
 
 
 class _ServerQuery(NamedTuple):

@@ -1,7 +1,7 @@
 """Summarises who is connected: one row for each live client, one for all dead sessions of the same client.
 
 Session clients come from the table of sessions, stateless clients from the table of recent clients.
-`admin/status/status.py` formats the rows, `lmtb clients` prints them.
+`manager/admin/status.py` formats the rows, `lmtb clients` prints them.
 """
 
 from __future__ import annotations

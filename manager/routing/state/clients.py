@@ -3,7 +3,7 @@
 `lmtb clients`, `lmtb whoami` and the status page show the table, so that a user can see why a client got the
 tools it got. It lives in memory, with at most `MAX_CLIENTS` clients, `MAX_REQUESTS` requests of each, and the
 last request in each of `MAX_PROJECTS` projects.
-`admin/status/status.py` formats it.
+`manager/admin/status.py` formats it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Histograms of call durations and waiting times, cheap enough for every call.
 
-Times are arguments in seconds. `admin/status/status.py` shows the last minutes,
-`admin/metrics/measures.py` everything since the start. Recording allocates nothing and needs
+Times are arguments in seconds. `manager/admin/status.py` shows the last minutes,
+`manager/admin/measures.py` everything since the start. Recording allocates nothing and needs
 no lock: one event loop writes and reads.
 """
 

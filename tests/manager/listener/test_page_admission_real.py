@@ -20,8 +20,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from lm_tools_bridge.protocol import headers
+from manager.admin import log_page
 from manager.admin.routes import make_app
-from manager.admin.status import log_page
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import METHODS
 from support.http.admission_cases import (

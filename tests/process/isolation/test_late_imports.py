@@ -40,7 +40,7 @@ async def test_running_manager_imports_nothing_for_the_first_time(
     home.python = None
     await until(lambda: LOADED in manager.log.read_text(), 20, manager.log.read_text)
     before = record.read_text().splitlines()
-    assert {"manager.admin.metrics.prometheus_text", "aiohttp.web", "psutil"} <= set(before)
+    assert {"manager.admin.prometheus_text", "aiohttp.web", "psutil"} <= set(before)
 
     base = manager.address.removesuffix("/mcp")
     for path in ("/mcp/status", "/mcp/log", "/mcp/health", "/metrics", "/", "/nothing"):

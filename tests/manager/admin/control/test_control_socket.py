@@ -19,9 +19,8 @@ from aiohttp import web
 from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
-from manager.admin.control.allocate import allocate_routes
 from manager.admin.control.control_messages import MAX_BODY
-from manager.admin.control.control_socket import make_control_app
+from manager.admin.control.control_socket import allocate_routes, make_control_app
 from manager.admin.control.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.listener.control_listener import ControlListener

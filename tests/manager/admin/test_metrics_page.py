@@ -13,7 +13,7 @@ from aiohttp import ClientSession, UnixConnector
 from prometheus_client.parser import text_string_to_metric_families
 
 from lm_tools_bridge.protocol import jsonrpc
-from manager.admin.metrics.prometheus_text import CONTENT_TYPE
+from manager.admin.prometheus_text import CONTENT_TYPE
 from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import EVENTS, Client
 from support.http.event_stream import next_message

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from manager.admin.status import status_clock
-from manager.admin.status.status_clock import Clock
+from manager.admin import status
+from manager.admin.status import Clock
 
 
 @pytest.fixture(params=["UTC", "America/St_Johns"])
 def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
-    status_clock._texts.cache_clear()
+    status._texts.cache_clear()
     yield
     monkeypatch.undo()
     time.tzset()
-    status_clock._texts.cache_clear()
+    status._texts.cache_clear()
 
 
 @pytest.mark.usefixtures("zone")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
-from manager.admin.metrics.measures import INTERVALS_PER_MINUTE, MAX_WORKSPACES, Measures
+from manager.admin.measures import INTERVALS_PER_MINUTE, MAX_WORKSPACES, Measures
 from manager.routing.state.lifecycle import Lifecycle
 from manager.routing.state.timings import BOUNDS
 from manager.sessions.session_manager import SessionManager

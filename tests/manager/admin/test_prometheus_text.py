@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from manager.admin.metrics.measures import MeasuresSnapshot, WorkspaceMeasures
-from manager.admin.metrics.prometheus_text import CONTENT_TYPE, render
+from manager.admin.measures import MeasuresSnapshot, WorkspaceMeasures
+from manager.admin.prometheus_text import CONTENT_TYPE, render
 from manager.routing.state.timings import BOUNDS, Histogram
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manager.admin.metrics.history import MOST_MOMENTS, History
+from manager.admin.history import MOST_MOMENTS, History
 from manager.supervision.server.instance import Figures
 
 

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from manager.admin.metrics.measures import Counter, MeasuresSnapshot, WorkspaceMeasures
+from manager.admin.measures import Counter, MeasuresSnapshot, WorkspaceMeasures
 from manager.routing.state.timings import BOUNDS, Histogram
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST

@@ -1,1 +1,0 @@
-"""The manager's counters: snapshots, the last ten minutes, and the text of `/metrics`."""

@@ -1,1 +1,0 @@
-"""What `/mcp/status`, `/mcp/health` and `/mcp/log` show."""

@@ -88,13 +88,13 @@ def parse_address(text: str, named: Mapping[str, Host]) -> RemoteAddress | Inval
     Args:
         named: the hosts that the user gave a name.
     """
-    found = _ADDRESS.match(text)
-    if found is None:
+    match = _ADDRESS.match(text)
+    if match is None:
         short = _NAMED.match(text)
         host = None if short is None else named.get(short["name"])
         return None if host is None or short is None else _addressed(host, short["path"].rstrip())
-    scheme = cast("Scheme", found["scheme"])  # the pattern has these alone
-    parts = found["rest"].rstrip().split("/", 2 if scheme == "kubectl" else 1)
+    scheme = cast("Scheme", match["scheme"])  # the pattern has these alone
+    parts = match["rest"].rstrip().split("/", 2 if scheme == "kubectl" else 1)
     host_or_problem = _host(scheme, parts)
     if isinstance(host_or_problem, InvalidAddress):
         return host_or_problem
@@ -122,13 +122,13 @@ def _host(scheme: Scheme, parts: list[str]) -> Host | InvalidAddress:
 
 
 def _ssh_host(text: str) -> Host | InvalidAddress:
-    found = _SSH.fullmatch(text)
-    if found is None:
+    match = _SSH.fullmatch(text)
+    if match is None:
         return InvalidAddress("ssh:// needs a host, such as ssh://ada@build/srv/app")
-    port = None if found["port"] is None else int(found["port"])
+    port = None if match["port"] is None else int(match["port"])
     if port is not None and not 0 < port <= _MAX_PORT:
         return InvalidAddress("its port is not between 1 and 65535")
-    return Host("ssh", found["host"], found["user"], port)
+    return Host("ssh", match["host"], match["user"], port)
 
 
 def _addressed(host: Host, path: str) -> RemoteAddress | InvalidAddress:

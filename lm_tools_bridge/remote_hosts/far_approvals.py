@@ -74,14 +74,14 @@ class FarApprovals:
 
     def __init__(
         self,
-        known: KnownProjects,
+        find_project: KnownProjects,
         waiting_calls: WaitingCalls,
         *,
         wall: Callable[[], float] = time.time,
         cpu: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._known = known
+        self._find_project = find_project
         self._waiting_calls = waiting_calls
         self._wall = wall
         self._cpu = cpu
@@ -114,10 +114,10 @@ class FarApprovals:
                 began = self._cpu()
                 # each event has all calls: the last one counts
                 arrived = b"".join((chunk, *response.take()))
-                told = [event.data for event in events.feed(arrived)]
-                report = read_report(told[-1]) if told else report
+                reports = [event.data for event in events.feed(arrived)]
+                report = read_report(reports[-1]) if reports else report
                 if report is not None:  # again after a quiet while: projects may have become known
-                    calls = projected(report, link, self._known, self._wall())
+                    calls = projected(report, link, self._find_project, self._wall())
                     self._waiting_calls.report_calls(key, link.name, calls)
                 await self._sleep(max(PAUSE_S, (self._cpu() - began) / MOST_CPU))
             return True
@@ -133,26 +133,26 @@ def read_report(event: bytes) -> _Report | None:
         return None
 
 
-def projected(report: _Report, link: Link, known: KnownProjects, now: float) -> Sequence[ReportedCall]:
+def projected(report: _Report, link: Link, find_project: KnownProjects, now: float) -> Sequence[ReportedCall]:
     """The calls of projects that are used from here, with times of the clock here.
 
     Args:
         now: seconds since 1970.
     """
-    found: dict[str, ReportedCall] = {}
-    for one in report.approvals:
-        workspace = known(RemoteAddress(link.host, one.root)) if one.root.startswith("/") else None
-        if workspace is None or len(found) >= MOST_CALLS or not _ID.fullmatch(one.id):
+    calls: dict[str, ReportedCall] = {}
+    for entry in report.approvals:
+        workspace = find_project(RemoteAddress(link.host, entry.root)) if entry.root.startswith("/") else None
+        if workspace is None or len(calls) >= MOST_CALLS or not _ID.fullmatch(entry.id):
             continue
         call = ReportedApproval(
-            one.id,
-            printable(one.tool),
-            printable(one.client),
-            one.question,
-            now - min(max(report.now - one.since, 0.0), LONGEST_S),
-            now + min(max(one.until - report.now, 0.0), LONGEST_S),
-            one.waits,
-            one.approved,
+            entry.id,
+            printable(entry.tool),
+            printable(entry.client),
+            entry.question,
+            now - min(max(report.now - entry.since, 0.0), LONGEST_S),
+            now + min(max(entry.until - report.now, 0.0), LONGEST_S),
+            entry.waits,
+            entry.approved,
         )
-        found.setdefault(one.id, ReportedCall(workspace.id, workspace.root, call))
-    return list(found.values())
+        calls.setdefault(entry.id, ReportedCall(workspace.id, workspace.root, call))
+    return list(calls.values())

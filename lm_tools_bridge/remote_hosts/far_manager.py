@@ -101,8 +101,8 @@ async def make_ready(link: Link, address: RemoteAddress, workspace: str) -> Refu
     if status != 503:
         return None
     try:
-        said = msgspec.json.decode(body, type=_Offline)
+        offline = msgspec.json.decode(body, type=_Offline)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE))
-    cause = said.details.cause if _CAUSE.fullmatch(said.details.cause) else "offline"
-    return server_offline(workspace, cause, retry_after_ms=min(max(said.retry_after_ms, 0), MAX_RETRY_MS))
+    cause = offline.details.cause if _CAUSE.fullmatch(offline.details.cause) else "offline"
+    return server_offline(workspace, cause, retry_after_ms=min(max(offline.retry_after_ms, 0), MAX_RETRY_MS))

@@ -64,7 +64,7 @@ def read_known_hosts(config_dir: Path) -> Mapping[str, KnownHost]:
     entries = content.get("hosts", {})
     if not isinstance(entries, dict):
         raise InvalidHostsFile(f"{file}: hosts is no table")
-    return {name: _known(file, name, entry) for name, entry in entries.items()}
+    return {name: _parse_entry(file, name, entry) for name, entry in entries.items()}
 
 
 def add_host(config_dir: Path, entry: KnownHost) -> None:
@@ -90,9 +90,9 @@ def remove_host(config_dir: Path, name: str) -> None:
     private_files.write(config_dir / FILE, tomlkit.dumps(document).encode())
 
 
-def known(hosts: Mapping[str, KnownHost], host: Host) -> KnownHost | None:
+def find_entry(hosts: Mapping[str, KnownHost], host: Host) -> KnownHost | None:
     """The entry of a host; None if the user has not added it."""
-    return next((one for one in hosts.values() if one.host == host), None)
+    return next((entry for entry in hosts.values() if entry.host == host), None)
 
 
 def login_socket(runtime_dir: Path, host: Host) -> Path:
@@ -122,12 +122,12 @@ def login_at(runtime_dir: Path, host: Host) -> Path | None:
 def parse_host(text: str) -> Host | InvalidAddress:
     """Parse the address of a host, which may end with a slash."""
     whole = text.strip()
-    found = parse_address(whole if whole.endswith("/") else f"{whole}/", {})
-    if found is None:
+    address = parse_address(whole if whole.endswith("/") else f"{whole}/", {})
+    if address is None:
         return InvalidAddress("it begins with none of ssh:// docker:// podman:// wsl:// kubectl://")
-    if isinstance(found, InvalidAddress):
-        return found
-    return found.host if found.path == "/" else InvalidAddress("it names a folder; add the host alone")
+    if isinstance(address, InvalidAddress):
+        return address
+    return address.host if address.path == "/" else InvalidAddress("it names a folder; add the host alone")
 
 
 def command_words(text: str) -> tuple[str, ...] | None:
@@ -139,7 +139,7 @@ def command_words(text: str) -> tuple[str, ...] | None:
     return tuple(words) if words and not words[0].startswith("-") else None
 
 
-def _known(file: Path, name: str, entry: Any) -> KnownHost:
+def _parse_entry(file: Path, name: str, entry: Any) -> KnownHost:
     address = entry.get("address") if isinstance(entry, dict) else None
     host = parse_host(address) if isinstance(address, str) else InvalidAddress("it has no address")
     if isinstance(host, InvalidAddress):

@@ -19,7 +19,7 @@ from lm_tools_bridge.remote_hosts.address import (
 from lm_tools_bridge.remote_hosts.known_hosts import (
     InvalidHostsFile,
     KnownHost,
-    known,
+    find_entry,
     login_at,
     read_known_hosts,
 )
@@ -67,13 +67,13 @@ class Lines:
         hosts = await self._hosts()
         if isinstance(hosts, Refusal):
             return hosts
-        address = parse_address(text, {name: one.host for name, one in hosts.items()})
+        address = parse_address(text, {name: entry.host for name, entry in hosts.items()})
         if address is None:
             return None
         if isinstance(address, InvalidAddress):
             details = {"problem": "malformed", "cwd": text[:200]}
-            shown = text[:200].encode("utf-8", "replace").decode()
-            message = f"cwd is malformed: {shown}: {address.problem}"
+            excerpt = text[:200].encode("utf-8", "replace").decode()
+            message = f"cwd is malformed: {excerpt}: {address.problem}"
             return Refusal(Reason.INVALID_CWD, message, "correct the address", details=details)
         link = self._link(hosts, address.host)
         return link if isinstance(link, Refusal) else (address, link)
@@ -94,7 +94,9 @@ class Lines:
         """Close the lines to hosts that the user has removed, or named or described anew."""
         hosts = await self._hosts()
         if not isinstance(hosts, Refusal):
-            outdated = [host for host, link in self._links.items() if not _fits(link, known(hosts, host))]
+            outdated = [
+                host for host, link in self._links.items() if not _fits(link, find_entry(hosts, host))
+            ]
             await asyncio.gather(*(self._links.pop(host).close() for host in outdated))
 
     async def close(self) -> None:
@@ -102,7 +104,7 @@ class Lines:
         await asyncio.gather(*(link.close() for link in self._links.values()), *self._closing)
 
     def _link(self, hosts: Mapping[str, KnownHost], host: Host) -> Link | Refusal:
-        entry = known(hosts, host)
+        entry = find_entry(hosts, host)
         if entry is None:
             return not_added(host)
         link = self._links.get(host)

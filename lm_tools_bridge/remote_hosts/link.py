@@ -201,7 +201,7 @@ class Link:
         finally:
             self._opening = None
         if isinstance(opened, LineFailure):
-            self._failed(opened)
+            self._record_failure(opened)
             return
         self.failure, self._line, self._last = None, opened, opened
         self._log.info("line.open", pid=opened.pid, version=opened.greeting.version)
@@ -218,7 +218,7 @@ class Link:
 
         return open_line
 
-    def _failed(self, failure: LineFailure) -> None:
+    def _record_failure(self, failure: LineFailure) -> None:
         self.failure = failure
         self._pause()
         self._log.warning("line.failed", cause=failure.kind.word, said=list(failure.said))

@@ -198,11 +198,11 @@ class RemoteSupervisor:
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="unknown", details=details)
         if status == 200:
             return body
-        said = (json_object(body) or {}).get("message")
-        if not isinstance(said, str):
+        message = (json_object(body) or {}).get("message")
+        if not isinstance(message, str):
             text = f"the manager on {host} does not answer this (HTTP {status})"
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
-        return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"{host} says: {printable(said, width=MAX_SAID)}")
+        return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"{host} says: {printable(message, width=MAX_SAID)}")
 
     async def use_link(self, link: Link | Refusal) -> None:
         """Reach the host over another line from now on: it was added again, perhaps with another command."""
@@ -232,10 +232,10 @@ class RemoteSupervisor:
 
     async def _begin(self, link: Link, line: NearEnd) -> Refusal | None:
         """Begin to use a new line: find the project there, and see that the manager answers."""
-        found = await resolve(link, self.address)
-        if isinstance(found, Refusal):
-            return found
-        if found.workspace_folders[0] != self.address.path:
+        match = await resolve(link, self.address)
+        if isinstance(match, Refusal):
+            return match
+        if match.workspace_folders[0] != self.address.path:
             text = f"workspace gone: {self.root}"
             return Refusal(Reason.WORKSPACE_GONE, text, delivered="no", details={"workspace": self.workspace})
         instance = self._instance(link)
@@ -246,7 +246,7 @@ class RemoteSupervisor:
             return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE), cause=failure.cause)
         await self._leave()
         link.on_change.add(self._on_line_change)
-        self.far_id, self.instance, self._line = found.workspace, instance, line
+        self.far_id, self.instance, self._line = match.workspace, instance, line
         self.lifecycle.start(self._dependencies.now())
         self.lifecycle.answered()
         self._log.info("workspace.ready", host=str(link.host))

@@ -57,14 +57,14 @@ class RemoteWorkspaces:
 
     async def connect(self, name: str) -> None:
         """Make a line to the host of this name, if the user has added one."""
-        found = await self._lines.address_of(f"{name}:/")
-        if isinstance(found, tuple):
-            await found[1].ensure(urgent=True)
+        target = await self._lines.address_of(f"{name}:/")
+        if isinstance(target, tuple):
+            await target[1].ensure(urgent=True)
 
     async def renew(self, name: str) -> None:
         """End the line to the host of this name, unless calls are in flight: the next one is made anew."""
-        for link in [one for one in self.links() if one.name == name]:
-            if not any(one.figures.in_flight for one in self._servers() if one.link is link):
+        for link in [link for link in self.links() if link.name == name]:
+            if not any(server.figures.in_flight for server in self._servers() if server.link is link):
                 await link.disconnect()
 
     async def forget_removed(self) -> None:
@@ -84,13 +84,13 @@ class RemoteWorkspaces:
         Args:
             urgent: whether to try a host again that failed just now.
         """
-        if (known := self.cached(text)) is not None:
-            return known
-        found = await self._lines.address_of(text)
-        if found is None or isinstance(found, Refusal):
-            return found
+        if (workspace := self.cached(text)) is not None:
+            return workspace
+        target = await self._lines.address_of(text)
+        if target is None or isinstance(target, Refusal):
+            return target
         await self._relink()
-        address, link = found
+        address, link = target
         line = await link.ensure(urgent=urgent)
         if isinstance(line, LineFailure):
             return self._nearest(address) or line_refusal(link, line)
@@ -98,7 +98,7 @@ class RemoteWorkspaces:
         if isinstance(match, Refusal):
             return match
         root = RemoteAddress(address.host, match.workspace_folders[0])
-        workspace = await self._known(root, link, match.workspace)
+        workspace = await self._known_workspace(root, link, match.workspace)
         if len(self._cached) >= MAX_CACHED:
             self._cached.clear()
         self._cached[text] = (self._dependencies.now(), workspace)
@@ -106,8 +106,8 @@ class RemoteWorkspaces:
 
     def cached(self, text: str) -> Workspace | None:
         """The workspace of an address that was found less than `VALID_S` ago."""
-        found = self._cached.get(text)
-        return found[1] if found is not None and self._dependencies.now() - found[0] < VALID_S else None
+        entry = self._cached.get(text)
+        return entry[1] if entry is not None and self._dependencies.now() - entry[0] < VALID_S else None
 
     def with_far_id(self, far_id: str) -> Workspace | None:
         """The only workspace that has this id at the manager of its host."""
@@ -129,7 +129,7 @@ class RemoteWorkspaces:
         servers = (workspace.supervisor for workspace in self._workspaces)
         return (server for server in servers if isinstance(server, RemoteSupervisor))
 
-    async def _known(self, address: RemoteAddress, link: Link, far_id: str) -> Workspace:
+    async def _known_workspace(self, address: RemoteAddress, link: Link, far_id: str) -> Workspace:
         root = str(address)
         identity = workspace_id(root)
         workspace = self._workspaces.get(identity)
@@ -143,8 +143,10 @@ class RemoteWorkspaces:
 
     async def _relink(self) -> None:
         """Give projects whose line was closed, or whose host was not known, what leads there now."""
-        stale = [one for one in self._servers() if isinstance(one.link, Refusal) or one.link.is_closed]
-        links = {host: await self._lines.link_to(host) for host in {one.address.host for one in stale}}
+        stale = [
+            server for server in self._servers() if isinstance(server.link, Refusal) or server.link.is_closed
+        ]
+        links = {host: await self._lines.link_to(host) for host in {server.address.host for server in stale}}
         for server in stale:
             await server.use_link(links[server.address.host])
 

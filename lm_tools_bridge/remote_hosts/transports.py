@@ -49,12 +49,12 @@ def background(host: Host, words: Sequence[str], control_path: str | None = None
     Args:
         control_path: the socket of a login of ssh that a person has made (`login`), if there is one.
     """
-    return _TRANSPORTS[host.scheme][0](host, _found(words), control_path)
+    return _TRANSPORTS[host.scheme][0](host, _with_path(words), control_path)
 
 
 def interactive(host: Host, words: Sequence[str], control_path: str | None = None) -> list[str]:
     """The command that runs `words` over there at the user's terminal."""
-    return _TRANSPORTS[host.scheme][1](host, _found(words), control_path)
+    return _TRANSPORTS[host.scheme][1](host, _with_path(words), control_path)
 
 
 def login(host: Host, control_path: str, persist_s: int) -> list[str] | None:
@@ -72,7 +72,7 @@ def logout(host: Host, control_path: str) -> list[str] | None:
     return ["ssh", "-O", "exit", "-o", f"ControlPath={control_path}", *_destination(host)]
 
 
-def _found(words: Sequence[str]) -> list[str]:
+def _with_path(words: Sequence[str]) -> list[str]:
     return ["sh", "-c", _IN_PATH, "sh", *words]
 
 

@@ -12,7 +12,7 @@ from lm_tools_bridge.remote_hosts.address import InvalidAddress, parse_address
 from lm_tools_bridge.remote_hosts.known_hosts import (
     InvalidHostsFile,
     KnownHost,
-    known,
+    find_entry,
     login_at,
     read_known_hosts,
 )
@@ -34,10 +34,10 @@ def user_hosts() -> Mapping[str, KnownHost]:
 
 def host_named(name: str) -> KnownHost:
     """The host of this name."""
-    one = user_hosts().get(name)
-    if one is None:
+    entry = user_hosts().get(name)
+    if entry is None:
         raise Failure(f"there is no host {name}", "list them with: lmtb remote list", reason="unknown_host")
-    return one
+    return entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +56,28 @@ class TerminalHost:
 def find_host(text: str) -> tuple[TerminalHost, str]:
     """The host and the folder there that an address means."""
     hosts = user_hosts()
-    address = parse_address(text, {name: one.host for name, one in hosts.items()})
+    address = parse_address(text, {name: entry.host for name, entry in hosts.items()})
     if address is None or isinstance(address, InvalidAddress):
         why = f": {address.problem}" if isinstance(address, InvalidAddress) else ""
         raise Failure(f"{text} cannot be used{why}", "list the hosts with: lmtb remote list")
-    one = known(hosts, address.host)
-    if one is None:
+    entry = find_entry(hosts, address.host)
+    if entry is None:
         raise Failure(
             f"the host {address.host} is not added", f"add it: lmtb remote add NAME {address.host}/"
         )
-    return TerminalHost(one.name, one), address.path
+    return TerminalHost(entry.name, entry), address.path
 
 
-def login_of(one: KnownHost) -> str | None:
+def login_of(entry: KnownHost) -> str | None:
     """The socket of a login of ssh that was made for the host; None if there is none."""
-    path = login_at(user_paths().runtime_dir, one.host)
+    path = login_at(user_paths().runtime_dir, entry.host)
     return None if path is None else str(path)
 
 
-def log_out(one: KnownHost) -> None:
+def log_out(entry: KnownHost) -> None:
     """End the login of ssh that was made for the host, if there is one."""
-    path = login_of(one)
-    command = None if path is None else logout(one.host, path)
+    path = login_of(entry)
+    command = None if path is None else logout(entry.host, path)
     if command is not None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it ends by itself within hours
             subprocess.run(command, check=False, capture_output=True, timeout=LOGOUT_S)

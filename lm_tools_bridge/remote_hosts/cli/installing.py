@@ -43,7 +43,7 @@ _RESTART: Final = '"$@" status >/dev/null 2>&1 || exit 0; exec "$@" restart'
 _UNINSTALL: Final = f"{_FIND_UV}; exec uv tool uninstall lm-tools-bridge"
 
 
-def install_there(one: KnownHost, login: str | None, version: str, wheels: Path | None) -> None:
+def install_there(entry: KnownHost, login: str | None, version: str, wheels: Path | None) -> None:
     """Install this program on a host. What it needs comes from the index of that host, or from `wheels`.
 
     Args:
@@ -60,23 +60,23 @@ def install_there(one: KnownHost, login: str | None, version: str, wheels: Path 
     digest = hashlib.sha256(packed).hexdigest()
     options = () if wheels is None else _NO_INDEX
     words = ["sh", "-c", _INSTALL, "sh", digest, wheel.name, *options]
-    _judge(one, subprocess.run(background(one.host, words, login), input=packed, check=False).returncode)
+    _judge(entry, subprocess.run(background(entry.host, words, login), input=packed, check=False).returncode)
 
 
-def restart_there(one: KnownHost, login: str | None) -> bool:
+def restart_there(entry: KnownHost, login: str | None) -> bool:
     """Let the manager on a host become the installed version, if one runs; returns whether that is done."""
-    command = interactive(one.host, ["sh", "-c", _RESTART, "sh", *one.command], login)
+    command = interactive(entry.host, ["sh", "-c", _RESTART, "sh", *entry.command], login)
     return subprocess.run(command, check=False).returncode == 0
 
 
-def uninstall_there(one: KnownHost, login: str | None) -> None:
+def uninstall_there(entry: KnownHost, login: str | None) -> None:
     """Remove the program from a host.
 
     Raises:
         Failure: that is impossible.
     """
-    command = interactive(one.host, ["sh", "-c", _UNINSTALL], login)
-    _judge(one, subprocess.run(command, check=False).returncode)
+    command = interactive(entry.host, ["sh", "-c", _UNINSTALL], login)
+    _judge(entry, subprocess.run(command, check=False).returncode)
 
 
 def _wheel_of(version: str, wheels: Path) -> Path:
@@ -95,16 +95,16 @@ def _packed(files: Iterable[Path]) -> bytes:
     return target.getvalue()
 
 
-def _judge(one: KnownHost, code: int) -> None:
+def _judge(entry: KnownHost, code: int) -> None:
     if code == 0:
         return
     if code == _NO_UV:
-        step = f"install uv there (https://docs.astral.sh/uv), then: lmtb remote install {one.name}"
-        raise Failure(f"uv is not installed on {one.host}", step, reason="no_uv")
+        step = f"install uv there (https://docs.astral.sh/uv), then: lmtb remote install {entry.name}"
+        raise Failure(f"uv is not installed on {entry.host}", step, reason="no_uv")
     if code == _NO_DIGEST:
         step = "install one of sha256sum, shasum and openssl there, then run it again"
-        raise Failure(f"nothing on {one.host} can compare the wheels' digest", step, reason="no_digest")
+        raise Failure(f"nothing on {entry.host} can compare the wheels' digest", step, reason="no_digest")
     if code == _OTHER_DIGEST:
         raise Failure("the wheels arrived damaged", "run it again", reason="damaged")
-    text = f"the command on {one.host} ended with {code}"
+    text = f"the command on {entry.host} ended with {code}"
     raise Failure(text, "correct what it says", exit_code=exit_codes.FAILED, reason="not_installed")

@@ -52,14 +52,14 @@ class OwnManager:
         if self._socket is None or again:
             if self._searching is None:
                 self._searching = asyncio.create_task(asyncio.to_thread(self.start), name="find manager")
-                self._searching.add_done_callback(self._found)
+                self._searching.add_done_callback(self._note_socket)
             try:
                 await asyncio.shield(self._searching)
             except CannotServe as error:
                 raise ConnectionRefusedError(str(error)) from error
         return self._paths.control_socket if target == "control" else self._socket
 
-    def _found(self, done: asyncio.Task[Path]) -> None:
+    def _note_socket(self, done: asyncio.Task[Path]) -> None:
         self._searching = None
         if not done.cancelled() and done.exception() is None:
             self._socket = done.result()

@@ -19,7 +19,7 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
     KnownHost,
     add_host,
     command_words,
-    known,
+    find_entry,
     login_socket,
     parse_host,
     remove_host,
@@ -61,7 +61,7 @@ def add(name: str, address: str, command: str | None, as_json: bool) -> None:
     if words is None:
         raise Failure(f"{command!r} is no command", "leave --command out, or name the program there")
     hosts = user_hosts()
-    if (other := known(hosts, host)) is not None and other.name != name:
+    if (other := find_entry(hosts, host)) is not None and other.name != name:
         raise Failure(f"{host} is added already, as {other.name}", f"use {other.name}:/path")
     folder = user_paths().config_dir
     make_private(folder)
@@ -81,8 +81,8 @@ def add(name: str, address: str, command: str | None, as_json: bool) -> None:
 def list_hosts(as_json: bool) -> None:
     """List the hosts that were added."""
     hosts = user_hosts()
-    rows = [{"name": one.name, "address": str(one.host), "command": shlex.join(one.command)}
-            for one in hosts.values()]  # fmt: skip
+    rows = [{"name": entry.name, "address": str(entry.host), "command": shlex.join(entry.command)}
+            for entry in hosts.values()]  # fmt: skip
     if as_json:
         print_json({"hosts": rows})
     elif not rows:
@@ -100,12 +100,12 @@ def remove(name: str, uninstall: bool, as_json: bool) -> None:
     """Allow no more connections to a host, and end the login of `lmtb remote connect`."""
     from lm_tools_bridge.remote_hosts.cli.installing import uninstall_there
 
-    one = host_named(name)
+    entry = host_named(name)
     if uninstall:
-        uninstall_there(one, login_of(one))
+        uninstall_there(entry, login_of(entry))
     remove_host(user_paths().config_dir, name)
     _lines(forget=True)
-    log_out(one)
+    log_out(entry)
     if as_json:
         print_json({"name": name})
     else:
@@ -117,17 +117,17 @@ def remove(name: str, uninstall: bool, as_json: bool) -> None:
 @json_option
 def status(name: str | None, as_json: bool) -> None:
     """Show the lines to hosts; with a NAME, connect to that host and say what is wrong, if anything."""
-    one = None if name is None else host_named(name)
-    lines = _lines(connect=None if one is None else one.name)
-    if one is not None:
-        lines = [line for line in lines if line["name"] == one.name]
+    entry = None if name is None else host_named(name)
+    lines = _lines(connect=None if entry is None else entry.name)
+    if entry is not None:
+        lines = [line for line in lines if line["name"] == entry.name]
     if as_json:
         print_json({"lines": lines})
     elif not lines:
         say("no line is used; with a name, this verb makes one: lmtb remote status NAME")
     for line in [] if as_json else lines:
         say(FactList(_facts(line)))
-    if one is not None and not any(line["state"] == "connected" for line in lines):
+    if entry is not None and not any(line["state"] == "connected" for line in lines):
         sys.exit(exit_codes.FAILED)
 
 
@@ -138,16 +138,16 @@ def connect(name: str) -> None:
 
     Later connections use this login for eight hours.
     """
-    one = host_named(name)
-    socket = login_socket(user_paths().runtime_dir, one.host)
+    entry = host_named(name)
+    socket = login_socket(user_paths().runtime_dir, entry.host)
     make_private(socket.parent)
-    command = login(one.host, str(socket), PERSIST_S)
+    command = login(entry.host, str(socket), PERSIST_S)
     if command is None:
-        raise Failure(f"{one.host} needs no login of ours", f"check it with: lmtb remote status {name}")
+        raise Failure(f"{entry.host} needs no login of ours", f"check it with: lmtb remote status {name}")
     code = subprocess.run(command, check=False).returncode
     if code:
         raise Failure(f"ssh ended with {code}", "correct what it says", exit_code=exit_codes.FAILED)
-    say(f"logged in to {one.host}; check it with: lmtb remote status {name}")
+    say(f"logged in to {entry.host}; check it with: lmtb remote status {name}")
 
 
 @remote.command()
@@ -162,12 +162,12 @@ def install(name: str, wheels: Path | None, yes: bool) -> None:
     """
     from lm_tools_bridge.remote_hosts.cli.installing import install_there, restart_there
 
-    one = host_named(name)
-    what = f"this program, {__version__}, on {one.host}, for your user there"
+    entry = host_named(name)
+    what = f"this program, {__version__}, on {entry.host}, for your user there"
     if not yes and not confirm(f"Install {what}?", "installs a program on another host"):
         raise Failure("nothing was installed", "run it again when you want that")
-    install_there(one, login_of(one), __version__, wheels)
-    if not restart_there(one, login_of(one)):
+    install_there(entry, login_of(entry), __version__, wheels)
+    if not restart_there(entry, login_of(entry)):
         raise Failure(f"installed {what}, but the manager there does not restart", "run there: lmtb restart")
     _lines(renew=name)
     say(f"installed {what}; check it with: lmtb remote status {name}")
@@ -196,7 +196,7 @@ def _lines(**payload: object) -> list[dict[str, Any]]:
 
 def _facts(line: Mapping[str, Any]) -> list[Fact]:
     there = f"{line['user']} on {line['machine']}" if line["machine"] else None
-    found = {
+    texts = {
         "host": f"{line['name']} ({line['address']})",
         "state": line["state"],
         "latency": latency(line["latencyMs"]),
@@ -205,4 +205,4 @@ def _facts(line: Mapping[str, Any]) -> list[Fact]:
         "cause": line["cause"],
         "said": "\n".join(line["said"]) or None,
     }
-    return [Fact(label, str(value)) for label, value in found.items() if value is not None]
+    return [Fact(label, str(value)) for label, value in texts.items() if value is not None]

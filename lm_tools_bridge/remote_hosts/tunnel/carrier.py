@@ -340,8 +340,8 @@ class Carrier:
 def _h2_state(*, is_client: bool) -> h2.connection.H2Connection:
     """The state, before the preface is sent."""
     config = h2.config.H2Configuration(client_side=is_client, header_encoding="utf-8")
-    made = h2.connection.H2Connection(config)
-    made.local_settings = h2.settings.Settings(
+    state = h2.connection.H2Connection(config)
+    state.local_settings = h2.settings.Settings(
         client=is_client,
         initial_values={
             h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
@@ -351,5 +351,5 @@ def _h2_state(*, is_client: bool) -> h2.connection.H2Connection:
             h2.settings.SettingCodes.ENABLE_PUSH: 0,
         },
     )
-    made.max_inbound_frame_size = MAX_FRAME  # h2 notes it for later changes of settings alone
-    return made
+    state.max_inbound_frame_size = MAX_FRAME  # h2 notes it for later changes of settings alone
+    return state

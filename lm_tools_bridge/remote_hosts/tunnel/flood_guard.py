@@ -38,8 +38,8 @@ class FloodGuard:
 
     def expect(self, size: int, now: float) -> None:
         """Note that so many bytes may be on their way for a stream that this side drops at this time."""
-        kept = self._expected if now - self._expected_at < EXPECTED_S else 0
-        self._expected, self._expected_at = min(kept + size, EXPECTED_BYTES), now
+        expected = self._expected if now - self._expected_at < EXPECTED_S else 0
+        self._expected, self._expected_at = min(expected + size, EXPECTED_BYTES), now
 
     def is_flood(self, events: Collection[h2.events.Event], size: int, now: float) -> bool:
         """Count a read at this monotonic time; returns whether it is too much.

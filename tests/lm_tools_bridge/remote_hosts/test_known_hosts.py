@@ -15,7 +15,7 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
     InvalidHostsFile,
     KnownHost,
     add_host,
-    known,
+    find_entry,
     login_at,
     login_socket,
     read_known_hosts,
@@ -39,8 +39,8 @@ def test_hosts_have_names_addresses_and_commands(tmp_path: Path) -> None:
     hosts = read_known_hosts(tmp_path)
     assert hosts["build"] == KnownHost("build", BUILD, ("lmtb",))
     assert hosts["box"].command == ("/opt/my tools/lmtb", "-v")
-    assert known(hosts, Host("podman", "box")) is hosts["box"]
-    assert known(hosts, Host("docker", "box")) is None
+    assert find_entry(hosts, Host("podman", "box")) is hosts["box"]
+    assert find_entry(hosts, Host("docker", "box")) is None
 
 
 @pytest.mark.parametrize(

@@ -91,41 +91,81 @@ async def until_recorded(user: User, is_it: Callable[[dict[str, Any]], bool]) ->
         assert time.monotonic() < deadline, found
 
 
-async def test_nothing_of_nats_is_loaded_without_a_team(alice: User) -> None:
-    state = await alice.state()
-    assert state == {"ok": True, "joined": False, "error": None}
-    pid = (await alice.home.status())["pid"]
-    maps = Path(f"/proc/{pid}/maps").read_text() if Path("/proc").is_dir() else ""
-    assert "nacl" not in maps
+async def join(user: User, nats: NatsServer, name: str) -> None:
+    """Bring a user into the team under this name."""
+    if (await user.state())["joined"]:
+        return
+    joined = await user.lmtb("team", "join", nats.url, "--name", name)
+    assert (joined["connected"], joined["registry"]["listed"], joined["error"]) == (True, True, None)
 
 
-async def test_an_offer_is_used_in_the_project_of_another_user(
-    nats: NatsServer, alice: User, bob: User
-) -> None:
-    for user, name in ((alice, "alice"), (bob, "bob")):
-        joined = await user.lmtb("team", "join", nats.url, "--name", name)
-        assert (joined["connected"], joined["registry"]["listed"], joined["error"]) == (True, True, None)
-    offered = await alice.lmtb("team", "offer", "--yes", "--title", "Pages")
-    assert "lm_readFile" in offered["tools"]
-    assert (offered["offer"], offered["policy"]) == ("pages", "read-only")
+@pytest_asyncio.fixture(loop_scope="module")
+async def team(nats: NatsServer, alice: User, bob: User) -> None:
+    """Both are in the team, and bob uses the project of alice, whatever tests before this one left."""
+    await join(alice, nats, "alice")
+    await join(bob, nats, "bob")
+    if "pages" not in [offer["name"] for offer in (await alice.state())["offers"]]:
+        offered = await alice.lmtb("team", "offer", "--yes", "--title", "Pages")
+        assert "lm_readFile" in offered["tools"]
+        assert (offered["offer"], offered["policy"]) == ("pages", "read-only")
     await until_offered(bob, "pages")
-    shown = (await bob.lmtb("team", "offers"))["offers"]
-    assert [(one["name"], one["title"], one["hosts"][0]["host"]) for one in shown] == [
-        ("pages", "Pages", "alice")
-    ]
+    file = bob.home.paths.config_dir / "workspace.toml"
+    is_new = not file.exists()
     used = await bob.lmtb("team", "use", "pages", "--yes")
-    assert (used["namespace"], used["hosts"], used["written"]) == ("pages", ["alice"], True)
-    answer = await bob.lmtb("call", "pages__lm_readFile", '{"filePath": "a.txt"}')
+    assert (used["namespace"], used["hosts"], used["written"]) == ("pages", ["alice"], is_new)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def without_team(bob: User) -> None:
+    """Bob is in no team."""
+    if (await bob.state())["joined"]:
+        await bob.lmtb("team", "leave")
+
+
+async def read_page(bob: User, offer: str = "pages") -> None:
+    """Call a tool of alice's project as bob."""
+    answer = await bob.lmtb("call", f"{offer}__lm_readFile", '{"filePath": "a.txt"}')
     assert "a page of alice" in json.dumps(answer)
 
 
+async def use_narrow_offer(alice: User, bob: User) -> dict[str, Any]:
+    """Have bob use a second offer of alice's project, which has few tools."""
+    offered = await alice.lmtb("team", "offer", "--yes", "--name", "narrow", "--tools", "lm_read*, lm_find*",
+                               "--without", "lm_findText*")  # fmt: skip
+    await until_offered(bob, "narrow")
+    await bob.lmtb("team", "use", "narrow", "--yes")
+    return offered
+
+
+async def test_nothing_of_nats_is_loaded_without_a_team(tmp_path: Path) -> None:
+    async with manager_home(tmp_path) as home:
+        await home.start()
+        user = User(home, make_project(tmp_path / "app"))
+        assert await user.state() == {"ok": True, "joined": False, "error": None}
+        pid = (await home.status())["pid"]
+        maps = Path(f"/proc/{pid}/maps").read_text() if Path("/proc").is_dir() else ""
+        assert "nacl" not in maps
+
+
+@pytest.mark.usefixtures("team")
+async def test_an_offer_is_used_in_the_project_of_another_user(bob: User) -> None:
+    shown = (await bob.lmtb("team", "offers"))["offers"]
+    assert ("pages", "Pages", "alice") in [
+        (offer["name"], offer["title"], offer["hosts"][0]["host"]) for offer in shown
+    ]
+    await read_page(bob)
+
+
+@pytest.mark.usefixtures("team")
 async def test_the_call_is_recorded_on_both_sides(alice: User, bob: User) -> None:
+    await read_page(bob)
     await until_recorded(
         alice, lambda one: one["client"].startswith("team:bob") and one["tool"] == "lm_readFile"
     )
     await until_recorded(bob, lambda one: one["tool"] == "pages__lm_readFile")
 
 
+@pytest.mark.usefixtures("team")
 async def test_offers_of_a_workspace_do_not_come_back_over_the_team(alice: User, bob: User) -> None:
     """Lists of two workspaces that use each other would grow for ever."""
     offered = await bob.lmtb("team", "offer", "--yes", "--name", "mine")
@@ -134,7 +174,8 @@ async def test_offers_of_a_workspace_do_not_come_back_over_the_team(alice: User,
     await bob.lmtb("team", "withdraw", "mine")
 
 
-async def test_an_offer_that_is_not_used_cannot_be_called(bob: User, alice: User) -> None:
+@pytest.mark.usefixtures("team")
+async def test_an_offer_that_is_not_used_cannot_be_called(bob: User) -> None:
     await bob.lmtb("team", "unuse", "pages")
     done = await bob.home.lmtb(
         "call", "pages__lm_readFile", '{"filePath": "a.txt"}', "--json", cwd=bob.project
@@ -143,18 +184,15 @@ async def test_an_offer_that_is_not_used_cannot_be_called(bob: User, alice: User
     await bob.lmtb("team", "use", "pages", "--yes")
 
 
+@pytest.mark.usefixtures("team")
 async def test_an_offer_is_narrowed_to_tools(alice: User, bob: User) -> None:
-    offered = await alice.lmtb("team", "offer", "--yes", "--name", "narrow", "--tools", "lm_read*, lm_find*",
-                               "--without", "lm_findText*")  # fmt: skip
+    offered = await use_narrow_offer(alice, bob)
     assert "lm_readFile" in offered["tools"]
     assert all(one.startswith(("lm_read", "lm_find")) for one in offered["tools"])
     assert "lm_findTextInFiles" not in offered["tools"]
     shown = {one["name"]: (one["include"], one["exclude"]) for one in (await alice.state())["offers"]}
     assert shown == {"pages": ([], []), "narrow": (["lm_read*", "lm_find*"], ["lm_findText*"])}
-    await until_offered(bob, "narrow")
-    await bob.lmtb("team", "use", "narrow", "--yes")
-    answer = await bob.lmtb("call", "narrow__lm_readFile", '{"filePath": "a.txt"}')
-    assert "a page of alice" in json.dumps(answer)
+    await read_page(bob, "narrow")
     done = await bob.home.lmtb("call", "narrow__lm_findTextInFiles", '{"query": "page"}', cwd=bob.project)
     assert done.code != 0
     done = await alice.home.lmtb("team", "offer", "--yes", "--tools", "lm_edit*", "--json", cwd=alice.project)
@@ -162,8 +200,10 @@ async def test_an_offer_is_narrowed_to_tools(alice: User, bob: User) -> None:
     assert (failure["reason"], "--tools" in failure["message"]) == ("nothing_to_offer", True)
 
 
-async def test_an_offer_is_used_again_as_it_was_first(bob: User) -> None:
+@pytest.mark.usefixtures("team")
+async def test_an_offer_is_used_again_as_it_was_first(alice: User, bob: User) -> None:
     """To accept hosts that came later."""
+    await use_narrow_offer(alice, bob)
     file = bob.home.paths.config_dir / "workspace.toml"
     before = file.read_text()
     again = await bob.lmtb("team", "use", "pages", "--yes")
@@ -181,6 +221,7 @@ async def test_an_offer_is_used_again_as_it_was_first(bob: User) -> None:
     assert uses == {"pages": "pages", "narrow": "narrow"}
 
 
+@pytest.mark.usefixtures("team")
 async def test_no_more_is_offered_than_others_read(bob: User) -> None:
     folder = bob.home.paths.config_dir
     many = tuple(OwnOffer(f"o{number}", str(bob.project)) for number in range(MAX_OFFERS))
@@ -192,17 +233,16 @@ async def test_no_more_is_offered_than_others_read(bob: User) -> None:
     assert len(held.offers) == MAX_OFFERS
 
 
+@pytest.mark.usefixtures("team")
 async def test_a_manager_that_is_restarted_is_in_the_team_again(alice: User, bob: User) -> None:
     done = await alice.home.lmtb("restart")
     assert done.code == 0, done.err
     await connected(alice)
     await until_offered(bob, "pages")
-    done = await bob.home.lmtb(
-        "call", "pages__lm_readFile", '{"filePath": "a.txt"}', "--json", cwd=bob.project
-    )
-    assert "a page of alice" in done.out, (done.out, done.err)
+    await read_page(bob)
 
 
+@pytest.mark.usefixtures("team")
 async def test_leaving_takes_the_offers_away(alice: User, bob: User) -> None:
     assert (await alice.lmtb("team", "leave"))["left"] is True
     assert not (await alice.state())["joined"]
@@ -215,6 +255,7 @@ async def test_leaving_takes_the_offers_away(alice: User, bob: User) -> None:
     assert (await bob.lmtb("team", "leave"))["left"] is False
 
 
+@pytest.mark.usefixtures("without_team")
 async def test_joining_tells_at_once_why_there_is_no_connection(bob: User) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
@@ -224,6 +265,7 @@ async def test_joining_tells_at_once_why_there_is_no_connection(bob: User) -> No
     assert (await bob.lmtb("team", "leave"))["left"] is True
 
 
+@pytest.mark.usefixtures("without_team")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -47,6 +47,7 @@ class ManagerProcess:
         address: its MCP endpoint.
         control: its control socket.
         log: what it wrote to standard output and error.
+        python: the interpreter of its installation.
     """
 
     process: subprocess.Popen[bytes]
@@ -54,6 +55,7 @@ class ManagerProcess:
     address: str
     control: Control
     log: Path
+    python: str = sys.executable
 
     def status(self) -> dict[str, Any]:
         """The whole status."""
@@ -61,7 +63,7 @@ class ManagerProcess:
 
     def lmtb(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a verb as this user."""
-        return lmtb(self.environ, *arguments, **options)
+        return lmtb(self.environ, *arguments, python=self.python, **options)
 
     def kill(self) -> None:
         """End the daemon as `kill -9` does; its workspace servers go on."""
@@ -75,16 +77,18 @@ class ManagerProcess:
         return self.process.wait(STOP_S)
 
 
-def lmtb(environ: Mapping[str, str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def lmtb(
+    environ: Mapping[str, str], *arguments: str, python: str = sys.executable, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
     options = {"capture_output": True, "text": True, "timeout": 60, **options}
-    command = [sys.executable, "-I", "-m", "manager", *arguments]
+    command = [python, "-I", "-m", "manager", *arguments]
     return subprocess.run(command, env=environ, check=False, **options)
 
 
 @contextmanager
 def running_manager(
-    folder: Path, *options: str, env: Mapping[str, str] | None = None
+    folder: Path, *options: str, env: Mapping[str, str] | None = None, python: str = sys.executable
 ) -> Iterator[ManagerProcess]:
     """Start a manager, wait until it serves, and stop it at the end: no process of it may then be left.
 
@@ -92,6 +96,7 @@ def running_manager(
         folder: where its folders and its home are made; starting again in the same one is a restart.
         options: further options of `serve`.
         env: what comes on top of its environment.
+        python: the interpreter of the installation.
     """
     environ = {**environment(folder), **(env or {})}
     paths = Paths.of_user(environ)
@@ -99,7 +104,7 @@ def running_manager(
     log = folder / "manager.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "manager", "serve", *options],
+            [python, "-I", "-m", "manager", "serve", *options],
             env=environ,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -109,7 +114,7 @@ def running_manager(
         )
     try:
         address = _wait_until_ready(process, control, log)
-        yield ManagerProcess(process, environ, address, control, log)
+        yield ManagerProcess(process, environ, address, control, log, python)
         killed = process.poll() == -signal.SIGKILL
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -1,17 +1,44 @@
-"""Says what the observer of calls is told of a call's beginning: who called what, from where, when."""
+"""Says who sent a request: for the table of clients, and for the observer of calls.
+
+A call's origin is who called what, from where, when, in which W3C trace context (Trace Context, Level 1). The
+observer is told of forwarded calls by their `ForwardedCall`, and here of those that the manager answers.
+"""
 
 from __future__ import annotations
 
+import os
+import random
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from functools import lru_cache, partial
 from typing import Final
 
 import msgspec
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
-from manager.answers import trace_context
-from manager.answers.exchange import Exchange
-from manager.call_observer import CallLabel, CallOrigin
+from lm_tools_bridge.protocol.trace_context import BITS, NAME
+from lm_tools_bridge.protocol.versions import ASSUMED_LEGACY
+from manager.answers.exchange import Events, Exchange, Relayed, Reply
+from manager.call_observer import CallDetails, CallLabel, CallOrigin, EndedCall, ObserveCall
+from manager.forwarding.forwarded_call import facts_of
+from manager.forwarding.messages import begins_as_result, is_response
+from manager.routing.state.clients import Client, RequestRecord
+
+_HEADER: Final = NAME.encode()
+_random_bits: Final = random.Random(os.urandom(32)).getrandbits  # noqa: S311  unique, not secret
+make_trace_number: Final[Callable[[], int]] = partial(_random_bits, BITS)
+"""Draws the number of a new trace context (`trace_context.made`). Should it ever be 0, none is sent."""
+
+
+def brought_trace(exchange: Exchange) -> str:
+    """The `traceparent` that a call brought: in its `_meta`, else in its headers; empty if it has none."""
+    own = exchange.inbound.meta.get(NAME)
+    if own is not None:
+        return jsonrpc.text_of(own) or ""
+    sent = (value for name, value in exchange.passed_headers if name.lower() == _HEADER)
+    return next(sent, b"").decode("latin-1")
+
 
 OBSERVED_METHODS: Final = frozenset(
     {names.TOOLS_CALL, names.PROMPTS_GET, names.RESOURCES_READ, names.COMPLETE}
@@ -51,7 +78,80 @@ def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = Non
         None if session is None else session.id,
         exchange.begun or time.monotonic(),
         sent,
-        "" if exchange.made_trace else trace_context.given(exchange),
+        "" if exchange.made_trace else brought_trace(exchange),
         exchange.made_trace,
         exchange.asked_s,
     )
+
+
+MAX_INFO: Final = 1024
+"""Largest `clientInfo` in bytes that is kept; a larger one is dropped."""
+MAX_METHOD: Final = 100
+
+
+@lru_cache(maxsize=256)
+def _info(name: str | None, version: str | None) -> bytes:
+    return jsonrpc.dumps({"name": name, "version": version})
+
+
+def client_record(exchange: Exchange, now: float) -> tuple[Client, RequestRecord]:
+    """The client's row in the table of clients, and the record of its request at monotonic time `now`."""
+    session = exchange.session
+    if session is None:
+        client_info = exchange.inbound.meta.get(names.META_CLIENT)
+        info = b"" if client_info is None else jsonrpc.bytes_of(client_info)
+        revision = exchange.inbound.revision or ASSUMED_LEGACY
+    else:
+        info = _info(session.client_name, session.client_version)
+        revision = session.revision
+    client = Client(info if len(info) <= MAX_INFO else b"", exchange.inbound.era.value, revision)
+    return client, RequestRecord(now, exchange.message.method[:MAX_METHOD], exchange.claims, exchange.headers)
+
+
+def observed_reply(observe_call: ObserveCall, exchange: Exchange, reply: Reply) -> Reply:
+    """The reply to a call, whose end the observer is told. A forwarded call tells it itself."""
+    if exchange.is_forwarded or isinstance(reply, Relayed):
+        return reply
+    if isinstance(reply, Events):
+        return Events(_observed_messages(observe_call, exchange, reply.messages))
+    _tell_end(observe_call, exchange, reply.body)
+    return reply
+
+
+async def _observed_messages(
+    observe_call: ObserveCall, exchange: Exchange, messages: AsyncGenerator[bytes]
+) -> AsyncGenerator[bytes]:
+    async with aclosing(messages):
+        async for message in messages:
+            if begins_as_result(message) or is_response(message):
+                _tell_end(observe_call, exchange, message)
+            yield message
+
+
+def _tell_end(observe_call: ObserveCall, exchange: Exchange, response: bytes) -> None:
+    origin = origin_of(exchange)
+    if origin is None:
+        return
+    members = jsonrpc.members_of(response)
+    facts = facts_of(response, members)
+    reason, code = _refusal(members)
+    details = CallDetails(code=code or facts.code)
+    outcome = reason or facts.outcome
+    observe_call(
+        EndedCall(origin, None, None, time.monotonic(), outcome, received=facts.size, details=details)
+    )
+
+
+def _refusal(members: dict[str, msgspec.Raw]) -> tuple[str | None, int | None]:
+    """The reason and the code of a refusal, in an error or in a tool's result."""
+    error = members.get("error")
+    if error is None:
+        content = jsonrpc.members_of(members.get("result", b"{}")).get("structuredContent", b"{}")
+        error = jsonrpc.members_of(content).get("error")
+    if error is None:
+        return None, None
+    found = jsonrpc.members_of(error)
+    data = jsonrpc.members_of(found.get("data", b"{}"))
+    reason = jsonrpc.text_of(found.get("reason") or data.get("reason") or b"null")
+    code = jsonrpc.bytes_of(found["code"]) if "code" in found else b""
+    return reason, int(code) if code.lstrip(b"-").isdigit() else None

@@ -15,16 +15,15 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.extensions import skills
 from lm_tools_bridge.protocol.extensions.tasks import METHODS as TASK_METHODS
 from manager.answers import result_format, tasks
-from manager.answers.call_origin import OBSERVED_METHODS
+from manager.answers.call_origin import OBSERVED_METHODS, observed_reply
 from manager.answers.call_tool import is_explicit, unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.listing.lists import LIST_METHODS, Lists, own_list
-from manager.answers.own_calls import observed_reply
 from manager.answers.own_resources import read_own
-from manager.answers.prepared_call import PreparedCall
 from manager.answers.roots import RootsRequests
 from manager.answers.sub_agents import tell_callers_apart
+from manager.answers.upstream_request import PreparedCall
 from manager.answers.workspace_lookup import (
     look_up_by_paths,
     look_up_cached,

@@ -29,8 +29,7 @@ from manager.routing.workspace.resolution import (
     conflicting_workspaces,
     weigh,
 )
-from manager.supervision.placement import Placement, folder_in
-from manager.supervision.workspaces import Workspaces
+from manager.supervision.workspaces import Placement, Workspaces, folder_in
 
 MAX_PATHS: Final = 8
 """Paths among a call's arguments that are looked at: each costs some looks at the disk."""

@@ -1,30 +1,31 @@
 """Serves the MCP routes `/mcp` and `/w/{workspace_id}/mcp`: POST, GET and DELETE.
 
 `McpRoutes.serve` is the entry point: it classifies a request, passes it to the endpoint of session clients or
-of stateless clients, and writes the reply.
+of stateless clients, and writes the reply. Answers to forms, which a person gives, are not taken from
+programs that workspace servers started: a model could otherwise approve its own calls through a program of
+its own that is an MCP client.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection, classify
 from lm_tools_bridge.protocol.jsonrpc import Request, Response
 from lm_tools_bridge.protocol.versions import Era
-from manager.answers import trace_context
-from manager.answers.call_origin import OBSERVED_METHODS
-from manager.answers.client_record import client_record
+from manager.answers import result_format
+from manager.answers.call_origin import OBSERVED_METHODS, brought_trace, client_record, make_trace_number
 from manager.answers.dispatch import Dispatch, unknown_workspace
-from manager.answers.exchange import AnyReply, Exchange
-from manager.answers.new_exchange import exchange_of
-from manager.answers.prepared_call import PreparedCall
+from manager.answers.exchange import AnyReply, Exchange, exchange_of
+from manager.answers.upstream_request import PreparedCall
 from manager.configuration.settings import Settings
-from manager.endpoints.form_answers import admit_answer, answers_form, take_answer
 from manager.endpoints.session_requests import NoSession, SessionEndpoint
 from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
 from manager.endpoints.stateless import StatelessEndpoint
@@ -41,6 +42,41 @@ from manager.routing.request_heads.request_metadata import METHODS
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session
 from manager.sessions.client_processes import ClientProcesses
+
+NOT_A_PERSON: Final = Refusal(
+    Reason.APPROVAL_REQUIRED,
+    "programs that a workspace server or an agent started may not answer for the user",
+    "the user answers in a client of theirs, on the page (lmtb ui), or in a terminal with: lmtb approvals",
+    delivered="no",
+)
+_ACTION: Final = "action"
+"""A member of every answer to a form, and of no answer to a request for roots or a completion."""
+
+
+def answers_form(params: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether the parameters of a request bring the answer to a form, however its JSON is written."""
+    responses = params.get("inputResponses")
+    answers = () if responses is None else jsonrpc.members_of(responses).values()
+    return any(_ACTION in jsonrpc.members_of(answer) for answer in answers)
+
+
+async def admit_answer(
+    http_request: HttpRequest, exchange: Exchange, answer: Callable[[], Coroutine[Any, Any, AnyReply]]
+) -> AnyReply:
+    """The reply to a request that brings a person's answer; a refusal where no person gave it."""
+    if await http_request.is_from_own_child():
+        return result_format.refuse(exchange, NOT_A_PERSON)
+    return await answer()
+
+
+async def take_answer(hear: Callable[[], None], http_request: HttpRequest) -> None:
+    """Take the answer that a session client posted with `hear`; refuse it where no person gave it."""
+    if await http_request.is_from_own_child():
+        http_request.respond(403, NOT_A_PERSON.as_error(None))
+        return
+    hear()
+    http_request.respond(202)
+
 
 _STOPPING: Final = Refusal(
     Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
@@ -207,8 +243,8 @@ class McpRoutes:
         self._client_processes.note(http_request.peer(), exchange.seen, exchange.session)
         exchange.made_trace = http_request.made_trace
         is_call = exchange.message.method in OBSERVED_METHODS
-        if is_call and self._makes_traces and not trace_context.given(exchange):
-            exchange.made_trace = exchange.made_trace or trace_context.made_number()
+        if is_call and self._makes_traces and not brought_trace(exchange):
+            exchange.made_trace = exchange.made_trace or make_trace_number()
 
     # -- the general way ----------------------------------------------------------------------------------
 

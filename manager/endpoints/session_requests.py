@@ -25,7 +25,7 @@ from manager.answers.call_tool import is_explicit
 from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.listing.server_discover import ServerDiscover, initialize_result
-from manager.answers.prepared_call import PreparedCall
+from manager.answers.upstream_request import PreparedCall
 from manager.configuration.settings import Settings
 from manager.forwarding.messages import begins_as_result, is_response
 from manager.logs.log import logger, short

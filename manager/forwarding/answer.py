@@ -14,10 +14,8 @@ from lm_tools_bridge.http_server.byte_budget import SMALL, Room
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
-from manager.forwarding.answer_facts import AnswerFacts
-from manager.forwarding.body_flow import Flow, Sink
-from manager.forwarding.content_tap import ContentTap, keep, kept_of
-from manager.forwarding.forwarded_call import ForwardedCall
+from manager.forwarding.body_flow import ContentTap, Flow, Sink, keep, kept_of
+from manager.forwarding.forwarded_call import AnswerFacts, ForwardedCall
 from manager.http.faults import log_fault
 from manager.runtime_tuning import malloc
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure

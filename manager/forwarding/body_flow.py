@@ -2,7 +2,7 @@
 
 A piece is written in the same callback that read it, so no task wakes up. While the sink is full, the
 response stops reading from the server once its buffer is full. The sink decides what to do with the bytes and
-with a body that breaks off.
+with a body that breaks off. A `ContentTap` copies the body for the observer of calls, if it wants contents.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from manager.call_observer import MAX_CONTENTS, CallDetails
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.upstream.response import Piece, UpstreamResponse
 
@@ -126,3 +127,36 @@ class Flow:
                 self._end(TimeoutError())
         else:  # the client's connection has a deadline of its own
             self._set_deadline(call, call.timeout_s)
+
+
+def kept_of(call: ForwardedCall) -> CallDetails | None:
+    """Where the copy of a call's answer goes; None if its contents are not observed."""
+    details = call.details
+    return None if details is None or details.result is None else details
+
+
+def keep(details: CallDetails, piece: Piece) -> None:
+    """Add a piece to the copy, up to `MAX_CONTENTS` bytes."""
+    if details.result is not None:
+        room = max(0, MAX_CONTENTS - len(details.result))
+        details.result += piece[:room]
+        details.is_cut = details.is_cut or len(piece) > room
+
+
+class ContentTap:
+    """A sink that passes each piece on, after it was copied."""
+
+    __slots__ = ("_details", "_sink")
+
+    def __init__(self, sink: Sink, details: CallDetails) -> None:
+        self._sink = sink
+        self._details = details
+
+    def put(self, data: Piece) -> bool:
+        """As the sink behind it."""
+        keep(self._details, data)
+        return self._sink.put(data)
+
+    def when_writable(self, call: Callable[[], None]) -> None:
+        """As the sink behind it."""
+        self._sink.when_writable(call)

@@ -27,8 +27,8 @@ from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
 from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from manager.upstream import request_head
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
+from manager.upstream.pool import trace_line
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +59,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     @property
     def last_line(self) -> bytes:
         """The line of its head that no other request has; empty for none."""
-        return request_head.trace_line(self.made_trace) if self.made_trace else b""
+        return trace_line(self.made_trace) if self.made_trace else b""
 
 
 class Forwarder:

@@ -18,8 +18,8 @@ from lm_tools_bridge.protocol import jsonrpc, sse
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.jsonrpc import Notification
 from manager.forwarding.answer import Answer, InterruptedAnswerError, too_large
-from manager.forwarding.answer_facts import facts_of
-from manager.routing.json import large_members
+from manager.forwarding.forwarded_call import facts_of
+from manager.routing.json.scan import members_between
 
 LARGE: Final = 64 * 1024
 """Bytes from which reading a message twice is too slow."""
@@ -127,7 +127,7 @@ def _large_result(data: bytes) -> Answered | None:
     if begin is None or not data.endswith(b"}") or not jsonrpc.is_valid_id(begin[1]):
         return None
     text = memoryview(data)[begin.end() : -1]
-    result = large_members.members_between(data, begin.end(), len(data) - 1)
+    result = members_between(data, begin.end(), len(data) - 1)
     members = {"jsonrpc": msgspec.Raw(b'"2.0"'), "id": msgspec.Raw(begin[1]), "result": msgspec.Raw(text)}
     return Answered(data, members, result) if result else None
 

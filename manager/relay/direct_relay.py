@@ -14,11 +14,11 @@ from typing import Final, Protocol
 
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers import result_format
-from manager.answers.prepared_call import PreparedCall
+from manager.answers.upstream_request import PreparedCall
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
-from manager.forwarding.answer_facts import facts_of
 from manager.forwarding.body_flow import Flow
+from manager.forwarding.forwarded_call import facts_of
 from manager.forwarding.messages import answered
 from manager.http.request import HttpRequest
 from manager.relay.large_json import LargeBody

@@ -13,7 +13,7 @@ from typing import Final
 
 from lm_tools_bridge.protocol import sse
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, too_large
-from manager.forwarding.answer_facts import AnswerFacts, facts_of
+from manager.forwarding.forwarded_call import AnswerFacts, facts_of
 from manager.forwarding.messages import answered, check_id
 from manager.http.event_response import EventResponse
 from manager.upstream.response import Piece

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any, Protocol
 
 from lm_tools_bridge.http_server.deadline import Deadline
-from manager.answers.prepared_call import PreparedCall
+from manager.answers.upstream_request import PreparedCall
 from manager.http.request import HttpRequest
 from manager.routing.request_heads.request_metadata import RequestMetadata
 

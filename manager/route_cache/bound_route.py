@@ -1,18 +1,73 @@
 """Binds a cached route to a session: writes the heads of its requests and answers once, for reuse.
 
-The bytes of the heads, and the rules for bodies, come from the route (`cached_route.py`).
+The bytes of the heads, and the rules for bodies, come from the route (`cached_route.py`). Heads that differ
+only in the length of their body and the id of their session say the same, so later ones are compared with the
+pattern of the first.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+from lm_tools_bridge.http_server.parsing.head import PLAIN_LENGTH
 from lm_tools_bridge.protocol.call_pattern import PatternValues
 from lm_tools_bridge.protocol.trace_context import BEGIN, END
 from manager.route_cache.cached_route import CachedRoute
-from manager.routing.request_heads.pattern import HeadPattern
+from manager.routing.request_heads.reader import SESSION_FIELD
 from manager.routing.state.session_table import Session
-from manager.upstream.request_head import TRACE_BEGIN
+from manager.upstream.pool import TRACE_BEGIN
+
+_LONGEST: Final = 128
+"""Characters of what differs: the id of a session is the longer of the two."""
+_LONGEST_LENGTH: Final = 7
+_CR: Final = ord("\r")
+_is_id: Final = re.compile(rb"[!-~]+").fullmatch
+
+
+class HeadPattern:
+    """The pattern of one admitted head."""
+
+    __slots__ = ("_begin", "_behind", "_digits", "_longest", "_named")
+
+    def __init__(self, head: bytes, longest: int) -> None:
+        """Args:
+        head: as it came. Where it has no plain length nothing matches.
+        longest: the most bytes of a body.
+        """
+        digits, named = PLAIN_LENGTH.search(head), SESSION_FIELD.search(head)
+        spans = sorted(one.span(1) for one in (digits, named) if one is not None)
+        ends = [*(start for start, _ in spans), len(head)]
+        self._longest = longest
+        self._begin = head[: ends[0]]
+        self._behind = [head[stop:end] for (_, stop), end in zip(spans, ends[1:], strict=True)]
+        self._digits = -1 if digits is None else spans.index(digits.span(1))
+        self._named = -1 if named is None else spans.index(named.span(1))
+
+    def match(self, data: bytes) -> tuple[int, bytes] | None:
+        """Where in a whole request the body begins, and the id of the session that it names.
+
+        The id is empty only where heads of this pattern differ in none. None where the head is another one,
+        or the request is not whole or not alone.
+        """
+        if self._digits < 0 or not data.startswith(self._begin):
+            return None
+        start, values = len(self._begin), []
+        for behind in self._behind:
+            stop = data.find(_CR, start, start + _LONGEST + 1)
+            if stop < 0 or not data.startswith(behind, stop):
+                return None
+            values.append(data[start:stop])
+            start = stop + len(behind)
+        named = b"" if self._named < 0 else values[self._named]
+        if self._named >= 0 and _is_id(named) is None:
+            return None
+        return (start, named) if self._is_length(values[self._digits], len(data) - start) else None
+
+    def _is_length(self, digits: bytes, size: int) -> bool:
+        is_plain = digits.isdigit() and len(digits) <= _LONGEST_LENGTH
+        return is_plain and int(digits) == size <= self._longest
+
 
 _BEGIN: Final = TRACE_BEGIN + BEGIN
 _END: Final = END + b"\r\n\r\n"

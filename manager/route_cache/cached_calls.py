@@ -10,14 +10,12 @@ import asyncio
 import time
 
 from lm_tools_bridge.protocol.call_pattern import PatternValues
-from manager.answers.trace_context import made_number
-from manager.forwarding.answer_facts import has_tool_error
-from manager.forwarding.forwarded_call import ForwardedCall
+from manager.answers.call_origin import make_trace_number
+from manager.forwarding.forwarded_call import ForwardedCall, has_tool_error
 from manager.relay import direct_relay
 from manager.relay.fast_path import ClientConnection
 from manager.route_cache.bound_route import BoundRoute
-from manager.route_cache.route_cache import RouteCache
-from manager.route_cache.route_group import RouteGroup
+from manager.route_cache.route_cache import RouteCache, RouteGroup
 from manager.routing.state.session_table import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
@@ -136,7 +134,7 @@ class CachedCalls:
             route.mark(session)
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
-        made_trace = trace or (made_number() if route.makes_traces else 0)
+        made_trace = trace or (make_trace_number() if route.makes_traces else 0)
         self._call = cache.begin(route, values, bound.session_id, now, made_trace)
         self._connection.deadline.set_at(now + direct_relay.PATIENCE_S, self._on_late)
         connection.send_for(self, bound.request(body, values, made_trace))

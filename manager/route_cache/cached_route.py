@@ -10,24 +10,66 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from lm_tools_bridge.protocol import headers, sse
 from lm_tools_bridge.protocol.call_pattern import Pattern, PatternValues
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
-from manager.answers.exchange import Exchange, Located
-from manager.answers.new_exchange import sent_cwd
+from manager.answers.exchange import Exchange, Located, sent_cwd
 from manager.answers.upstream_request import caller_header
 from manager.call_observer import CallLabel, CallOrigin
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import fixed_head_lines
-from manager.route_cache.session_profile import SessionProfile
 from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
-from manager.supervision.placement import Placement
 from manager.supervision.server.instance import Instance
+from manager.supervision.workspaces import Placement
 from manager.upstream import header_cache
+
+
+class SessionProfile(msgspec.Struct, frozen=True, gc=False):
+    """The state of a session that decides where its calls go, and how they are written for the server.
+
+    Only the first four members can change (`is_current`).
+    """
+
+    workspace: str | None
+    cwd: str | None
+    roots: tuple[str, ...] | None
+    log_level: str | None
+    revision: str
+    client_name: str | None
+    client_version: str | None
+    capabilities: bytes
+    mode: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, session: Session) -> SessionProfile:
+        """The current profile of a session."""
+        return cls(
+            session.workspace,
+            session.cwd,
+            session.roots,
+            session.log_level,
+            session.revision,
+            session.client_name,
+            session.client_version,
+            session.capabilities,
+            session.mode,
+        )
+
+    def is_current(self, session: Session) -> bool:
+        """Whether a session that once had this profile still has it."""
+        return (
+            session.workspace == self.workspace
+            and session.cwd == self.cwd
+            and session.roots == self.roots
+            and session.log_level == self.log_level
+        )
+
 
 RECORD_INTERVAL_S: Final = 0.01
 """Seconds between two calls of a route that are recorded in the table of clients."""

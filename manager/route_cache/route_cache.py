@@ -3,11 +3,13 @@
 The second call with the same head that the direct relay answers leaves a cached route. Later calls are
 compared with the route (`cached_route.py`) and sent (`cached_calls.py`). A call that does not match is
 parsed; one whose response does not match falls back to the direct relay. Both paths write the same bytes.
+The routes of calls with one request head, in sessions with the same profile, are one group.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any, Final, Protocol
 
 from lm_tools_bridge.http_server.responses.date import DateLine
@@ -15,12 +17,9 @@ from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
 from lm_tools_bridge.protocol.inbound import Inbound, classify
 from lm_tools_bridge.protocol.jsonrpc import Request
-from manager.answers import trace_context
-from manager.answers.client_record import client_record
-from manager.answers.exchange import Exchange
-from manager.answers.new_exchange import claims_of, exchange_of
-from manager.answers.prepared_call import PreparedCall
-from manager.answers.upstream_request import upstream_request
+from manager.answers.call_origin import brought_trace, client_record
+from manager.answers.exchange import Exchange, claims_of, exchange_of
+from manager.answers.upstream_request import PreparedCall, upstream_request
 from manager.answers.workspace_lookup import cached_folders, look_up_cached
 from manager.call_observer import CallOrigin
 from manager.configuration.budgets import MAX_ROUTES
@@ -30,15 +29,74 @@ from manager.forwarding.forwarded_call import ForwardedCall
 from manager.forwarding.open_requests import OpenRequests
 from manager.http.request import HttpRequest
 from manager.relay.direct_relay import DirectRelay
-from manager.route_cache.bound_route import BoundRoute
-from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute
-from manager.route_cache.route_group import RouteGroup
-from manager.route_cache.session_profile import SessionProfile
+from manager.route_cache.bound_route import BoundRoute, HeadPattern
+from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute, SessionProfile
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session, SessionTable
 from manager.supervision.workspaces import Workspaces
+
+MAX_GROUP_ROUTES: Final = 32
+"""Routes of one group. A session client's calls need one for each tool, as their heads do not name it."""
+CACHED_MISSES: Final = 32
+MISS_INTERVAL: Final = 64
+"""After CACHED_MISSES misses in a row, only every MISS_INTERVAL-th miss is cached.
+
+Some clients write something new into each call; caching all of these costs more than it saves.
+"""
+
+
+class RouteGroup:
+    """The routes of one group of calls.
+
+    Attributes:
+        misses: calls in a row without a matching route; a match resets the count to 1.
+    """
+
+    __slots__ = ("_bound", "_heads", "misses")
+
+    def __init__(self) -> None:
+        self._bound: dict[CachedRoute, BoundRoute | None] = {}
+        self._heads: HeadPattern | None = None
+        self.misses = 0
+
+    @property
+    def routes(self) -> Collection[CachedRoute]:
+        """The routes, oldest first: one for each tool and each form of its calls."""
+        return self._bound.keys()
+
+    def is_worth_caching(self) -> bool:
+        """Count a miss; return whether the route of its call should be cached."""
+        count, self.misses = self.misses, self.misses + 1
+        return bool(count) and (count < CACHED_MISSES or not count % MISS_INTERVAL)
+
+    def add(self, route: CachedRoute, replaces: CachedRoute | None) -> None:
+        """Add a route; drop the invalid one that it replaces or, if the group is full, the oldest."""
+        if replaces is not None:
+            self._bound.pop(replaces, None)
+        elif len(self._bound) >= MAX_GROUP_ROUTES:
+            del self._bound[next(iter(self._bound))]
+        self._bound[route] = None
+
+    def bound_route(
+        self, route: CachedRoute, session: Session | None, head: bytes, longest: int
+    ) -> BoundRoute:
+        """Bind one of the routes to a session, or reuse its last binding if that is for the same session.
+
+        All connections of a session share a bound route, and so do all stateless clients: shared data stay in
+        the processor's cache.
+
+        Args:
+            head: the head of a call, as received.
+            longest: largest body in bytes that admission allows.
+        """
+        last = self._bound[route]
+        if last is None or last.session is not session:
+            heads = self._heads = self._heads or HeadPattern(head, longest)
+            last = self._bound[route] = BoundRoute(route, session, heads)
+        return last
+
 
 MAX_GROUPS: Final = 1024
 """Route groups and request lines that are kept; when full, all are dropped."""
@@ -240,7 +298,7 @@ class RouteCache:
             client=client_record(exchange, time.monotonic())[0],
             folders=folders,
             origin=request.origin,
-            makes_traces=self._makes_traces and not trace_context.given(exchange),
+            makes_traces=self._makes_traces and not brought_trace(exchange),
         )
 
 

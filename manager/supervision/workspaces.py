@@ -1,4 +1,4 @@
-"""Table of workspaces: finds the workspace of a folder, and provides its server.
+"""Table of workspaces: finds the workspace of a folder and the folder's place in it, and provides its server.
 
 `routing/workspace/matching.py` has the rule of the nearest root, `server/supervisor.py` runs one server.
 A server from `registration/registered_servers.py` takes precedence over one that the manager starts.
@@ -7,9 +7,10 @@ A server from `registration/registered_servers.py` takes precedence over one tha
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.disk.filesystem import FolderExaminer
@@ -21,7 +22,6 @@ from manager.routing.workspace.remote_address import may_be_remote
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file.tables import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.placement import Placement
 from manager.supervision.project_server import ProjectServer
 from manager.supervision.refusals import is_utf8, refused_cwd, workspace_gone
 from manager.supervision.registration.registered_servers import RegisteredServers
@@ -29,6 +29,31 @@ from manager.supervision.remote_hosts import MakeRemoteHosts, NoRemoteHosts, Rem
 from manager.supervision.server.instance import Instance
 from manager.supervision.server.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
+
+
+class Placement(NamedTuple):
+    """A folder in a workspace. `path` is its real path; for one on another host, the root's address."""
+
+    workspace: Workspace
+    path: str
+
+    @property
+    def folder(self) -> str:
+        """The folder relative to the workspace's root, as `folder_in` has it."""
+        return folder_in(self.workspace, self.path)
+
+
+def folder_in(workspace: Workspace, path: str) -> str:
+    """A real path relative to the root of its workspace, with `/`; empty for the root itself.
+
+    Also empty where it does not lie below the root: in a further folder of a `.code-workspace` file. The path
+    of a project on another host is always its root.
+    """
+    below = workspace.root.rstrip(os.sep) + os.sep  # not `pathlib`: this is read with every call
+    if not path.startswith(below):
+        return ""
+    return path[len(below) :].replace(os.sep, "/")
+
 
 ROOT_CHECK_S: Final = 1.0
 """How long the result of a root check (does the folder still exist?) is valid."""

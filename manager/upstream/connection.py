@@ -3,24 +3,92 @@
 Every failure says whether the server may have read the request. Redirects, cookies, compression, HEAD,
 upgrades, TLS, retries and deadlines are not supported. `pool.py` chooses the connection for a request. A
 caller that is cancelled or calls `abandon()` closes the connection at once, which cancels the call at the
-server.
+server. A large body is written in pieces, only as fast as the server reads. An idle connection is asked by
+the kernel's own state whether it has input that the event loop has not processed yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from math import inf
-from typing import cast
+from typing import Final, cast
 
 from manager.upstream import header_cache
 from manager.upstream.failures import Blame, LineCut, UpstreamFailure
-from manager.upstream.input_check import InputCheck
 from manager.upstream.read_buffer import SIZE, ReadBuffer
-from manager.upstream.request_writer import RequestWriter
 from manager.upstream.response import FirstReadHandler, UpstreamResponse
 from manager.upstream.response_head import ResponseHead
 from manager.upstream.response_parser import ResponseParser
+
+JOINED_WRITE: Final = 64 * 1024
+"""Bytes of a request from which its body is not joined to its head, but written in pieces of PIECE bytes."""
+PIECE: Final = 256 * 1024
+_NOTHING: Final = memoryview(b"")
+
+
+class RequestWriter:
+    """Writes one request at a time.
+
+    Attributes:
+        unsent: The rest of the body that the transport has not accepted yet.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._is_paused = False
+        self.unsent = _NOTHING
+
+    def write(self, head: bytes, body: bytes) -> None:
+        """Write a request, or as much of it as the transport accepts now."""
+        if len(head) + len(body) < JOINED_WRITE:
+            self._transport.write(head + body)
+            return
+        view = memoryview(body)
+        self.unsent = view[PIECE:]
+        self._transport.writelines((head, view[:PIECE]))
+        self._write_more()
+
+    def pause(self) -> None:
+        """Write no more: the server reads more slowly than we write."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Go on writing."""
+        self._is_paused = False
+        self._write_more()
+
+    def drop(self) -> None:
+        """Forget what is unsent."""
+        self.unsent = _NOTHING
+
+    def _write_more(self) -> None:
+        while self.unsent and not self._is_paused and not self._transport.is_closing():
+            piece, self.unsent = self.unsent[:PIECE], self.unsent[PIECE:]
+            self._transport.write(piece)
+
+
+class InputCheck:
+    """Checks one connection, with one system call."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._poller: select.poll | None = None
+
+    def has_input(self) -> bool:
+        """Whether data or the end of the stream can be read."""
+        if self._poller is None:
+            socket = self._transport.get_extra_info("socket")
+            if socket is None:  # on a line to another host, whose input was processed when it arrived
+                return False
+            descriptor = socket.fileno()
+            if not hasattr(select, "poll"):
+                return bool(select.select([descriptor], [], [], 0)[0])
+            self._poller = select.poll()
+            self._poller.register(descriptor, select.POLLIN)
+        return bool(self._poller.poll(0))
+
 
 # Bytes of one read above which copying the beginning of a body is too slow.
 BEGUN = 16 * 1024

@@ -27,7 +27,7 @@ from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
 from manager.routing.discovery.own_tools import CALL_TOOL, MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
-from manager.routing.json import legacy_tools
+from manager.routing.json.legacy_result import convert_definitions
 from manager.routing.workspace.unexpanded import issues_of
 
 _OWN: Final[Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]] = {
@@ -204,7 +204,7 @@ def _allowed(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw
     """The entries in the form that the client's protocol revision allows."""
     if exchange.is_modern or exchange.message.method != names.TOOLS_LIST:
         return entries
-    return legacy_tools.convert_definitions(entries)
+    return convert_definitions(entries)
 
 
 def _without_duplicates(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:

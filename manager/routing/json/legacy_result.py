@@ -1,19 +1,85 @@
 """Converts modern responses (2026-07-28) for session clients: drops unknown members, maps error codes.
 
+Tools and their results get object schemas and structured contents, as the older revisions demand.
+
 Everything else stays byte for byte. The workspace server converts in the other direction, for legacy servers.
 `manager/sessions/round_trips.py` handles the input requests in a response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from lm_tools_bridge.protocol import input_requests, jsonrpc, names
 from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
-from manager.routing.json import cut, legacy_tools
+from manager.routing.json.scan import Range, is_compact, member_spans, ranges_to_cut, remove_ranges
+
+_OUTPUT: Final = "outputSchema"
+_INPUT: Final = "inputSchema"
+_STRUCTURED: Final = "structuredContent"
+_SAME_AS: Final = {b"true": msgspec.Raw(b"{}"), b"false": msgspec.Raw(b'{"not":{}}')}
+"""Boolean schemas and the equivalent objects."""
+_ABSENT: Final = msgspec.Raw()
+
+
+def convert_definitions(tools: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
+    """Convert each definition of a list (`convert_definition`)."""
+    return [convert_definition(tool) for tool in tools]
+
+
+def convert_definition(tool: msgspec.Raw) -> msgspec.Raw:
+    """Convert one definition: drop an output schema that is not about objects, make parameter schemas
+    objects.
+
+    Returns:
+        `tool` itself if nothing changes.
+    """
+    members = jsonrpc.members_of(tool)
+    schema = jsonrpc.members_of(members.get(_INPUT, _ABSENT))
+    parameters = jsonrpc.members_of(schema.get("properties", _ABSENT))
+    changed: dict[str, Any] = {}
+    if _OUTPUT in members and not _is_about_an_object(members[_OUTPUT]):
+        changed[_OUTPUT] = None
+    if not _are_objects(parameters):
+        converted = {name: _SAME_AS.get(jsonrpc.bytes_of(one), one) for name, one in parameters.items()}
+        changed[_INPUT] = {**schema, "properties": converted}
+    if not changed:
+        return tool
+    return jsonrpc.raw({name: one for name, one in {**members, **changed}.items() if one is not None})
+
+
+def convert_tool_result(members: _Members) -> Mapping[str, Any]:
+    """Convert the members of a `tools/call` result: drop structured content that is not an object.
+
+    If the result has no other content, the dropped content becomes text.
+
+    Returns:
+        `members` itself if nothing changes.
+    """
+    value = memoryview(members.get(_STRUCTURED, _ABSENT))
+    if bytes(value[:1]) in (b"", b"{"):
+        return members
+    structured = bytes(value)
+    kept: dict[str, Any] = {name: value for name, value in members.items() if name != _STRUCTURED}
+    content = jsonrpc.bytes_of(members.get("content", _ABSENT))
+    if structured != b"null" and content.translate(None, b" \t\r\n") in {b"", b"[]"}:
+        kept["content"] = [{"type": "text", "text": structured.decode()}]
+    return kept
+
+
+def _is_about_an_object(schema: msgspec.Raw) -> bool:
+    members = jsonrpc.members_of(schema)
+    return jsonrpc.text_of(members.get("type", _ABSENT)) == "object" and _are_objects(
+        jsonrpc.members_of(members.get("properties", _ABSENT))
+    )
+
+
+def _are_objects(schemas: _Members) -> bool:
+    return all(jsonrpc.bytes_of(one)[:1] == b"{" for one in schemas.values())
+
 
 _Members = Mapping[str, msgspec.Raw]
 
@@ -59,48 +125,48 @@ def convert_response(method: str, body: bytes, envelope: _Members, outcome: _Mem
     meta = jsonrpc.members_of(members["_meta"]) if "_meta" in members else {}
     if members.keys().isdisjoint(_MODERN_MEMBERS) and names.META_SERVER not in meta:
         return body
-    is_compact = (
+    is_copied = (
         len(body) < _LARGE
-        and cut.is_compact(len(body), envelope)
-        and cut.is_compact(memoryview(envelope["result"]).nbytes, members)
-        and (not meta or cut.is_compact(memoryview(members["_meta"]).nbytes, meta))
+        and is_compact(len(body), envelope)
+        and is_compact(memoryview(envelope["result"]).nbytes, members)
+        and (not meta or is_compact(memoryview(members["_meta"]).nbytes, meta))
     )
-    trimmed = None if is_compact else _cut(body, envelope, members, meta)
+    trimmed = None if is_copied else _cut(body, envelope, members, meta)
     return jsonrpc.dumps({**envelope, "result": convert_result(members)}) if trimmed is None else trimmed
 
 
 def _convert_tools(method: str, members: _Members) -> Mapping[str, Any]:
     """The members with tools and tool results converted; `members` itself if nothing changes."""
     if method == names.TOOLS_CALL:
-        return legacy_tools.convert_result(members)
+        return convert_tool_result(members)
     if method != names.TOOLS_LIST or "tools" not in members:
         return members
     try:
         tools = msgspec.json.decode(members["tools"], type=list[msgspec.Raw])
     except msgspec.DecodeError:
         return members
-    converted = legacy_tools.convert_definitions(tools)
+    converted = convert_definitions(tools)
     changed = any(one is not other for one, other in zip(tools, converted, strict=True))
     return {**members, "tools": converted} if changed else members
 
 
 def _cut(body: bytes, envelope: _Members, members: _Members, meta: _Members) -> bytes | None:
     """Cut the modern members out of the response; None if their positions cannot be found."""
-    outer = cut.member_spans(body, 0, envelope)
-    inner = None if outer is None else cut.member_spans(body, outer["result"].value, members)
+    outer = member_spans(body, 0, envelope)
+    inner = None if outer is None else member_spans(body, outer["result"].value, members)
     if inner is None:
         return None
     dropped = set(_MODERN_MEMBERS)
-    ranges: list[cut.Range] = []
+    ranges: list[Range] = []
     if names.META_SERVER in meta:
         if len(meta) == 1:
             dropped.add("_meta")
         else:
-            where = cut.member_spans(body, inner["_meta"].value, meta)
+            where = member_spans(body, inner["_meta"].value, meta)
             if where is None:
                 return None
-            ranges = cut.ranges_to_cut(where, {names.META_SERVER})
-    return cut.remove_ranges(body, [*ranges, *cut.ranges_to_cut(inner, dropped)])
+            ranges = ranges_to_cut(where, {names.META_SERVER})
+    return remove_ranges(body, [*ranges, *ranges_to_cut(inner, dropped)])
 
 
 def _error(method: str, error: _Members) -> dict[str, Any] | None:

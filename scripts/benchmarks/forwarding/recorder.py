@@ -21,7 +21,7 @@ from lm_tools_bridge.recorder.call_log import CallLog
 from lm_tools_bridge.recorder.overload import WHOLE_PER_S
 from lm_tools_bridge.recorder.recorder import FLUSH_S, Limits, Recorder
 from lm_tools_bridge.recorder.retention import DAY_S
-from manager.answers.trace_context import made_number
+from manager.answers.call_origin import make_trace_number
 from manager.call_observer import CallLabel, CallOrigin, EndedCall
 from scripts.benchmarks.cases import ERAS, SIZES
 from scripts.benchmarks.environment import nginx, own_manager
@@ -145,7 +145,7 @@ def _loop_us() -> Mapping[str, float]:
         origin = CallOrigin(label, "session", 100.0, 30, "", made_trace=2**62)
         waiting.append(EndedCall(origin, 100.001, 100.002, 100.003, "ok", 400, None, TOOK))
 
-    return {"its record": _each_us(record), "its trace context": _each_us(lambda: made(made_number()))}
+    return {"its record": _each_us(record), "its trace context": _each_us(lambda: made(make_trace_number()))}
 
 
 def _each_us(act: Callable[[], object]) -> float:

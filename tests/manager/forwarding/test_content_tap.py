@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manager.call_observer import MAX_CONTENTS, CallDetails
-from manager.forwarding.content_tap import keep
+from manager.forwarding.body_flow import keep
 
 
 def test_long_contents_are_cut_and_say_so() -> None:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from lm_tools_bridge.protocol import names
-from manager.answers.prepared_call import PreparedCall
+from manager.answers.upstream_request import PreparedCall
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer, Client

@@ -10,13 +10,11 @@ import pytest
 
 from lm_tools_bridge.protocol.call_pattern import derive_pattern
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
-from manager.answers.client_record import client_record
+from manager.answers.call_origin import client_record
 from manager.answers.exchange import Located
 from manager.answers.upstream_request import caller_header
-from manager.route_cache.bound_route import BoundRoute
-from manager.route_cache.cached_route import CachedRoute
-from manager.route_cache.session_profile import SessionProfile
-from manager.routing.request_heads.pattern import HeadPattern
+from manager.route_cache.bound_route import BoundRoute, HeadPattern
+from manager.route_cache.cached_route import CachedRoute, SessionProfile
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.upstream import header_cache

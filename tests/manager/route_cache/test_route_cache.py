@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web_response
 
 from lm_tools_bridge.http_server.parsing.head_reader import ReadHead, RefusedHead
 from lm_tools_bridge.protocol.call_pattern import derive_pattern
-from manager.route_cache import route_cache, route_group
-from manager.route_cache.route_cache import MAX_GROUPS
-from manager.route_cache.route_group import CACHED_MISSES, MAX_GROUP_ROUTES, MISS_INTERVAL
-from manager.route_cache.session_profile import SessionProfile
+from manager.route_cache import route_cache
+from manager.route_cache.cached_route import SessionProfile
+from manager.route_cache.route_cache import CACHED_MISSES, MAX_GROUP_ROUTES, MAX_GROUPS, MISS_INTERVAL
 from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
 from manager.supervision import workspaces
 from manager.upstream import pool
@@ -46,6 +46,8 @@ async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Regis
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
         patch.setattr(pool, "REUSE_AGAIN_S", 0)  # one of the answers is for another request
+        # one date in all heads of the server: with a head that is new to it, the route cache writes nothing
+        patch.setattr(web_response, "rfc822_formatted_time", lambda: "Mon, 02 Nov 2026 10:00:00 GMT")
         async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
             yield running
 
@@ -463,7 +465,7 @@ async def test_the_number_of_cached_routes_is_limited(
 async def test_a_route_in_the_place_of_another_does_not_count_twice(
     setup: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route_group, "MAX_GROUP_ROUTES", 3)
+    monkeypatch.setattr(route_cache, "MAX_GROUP_ROUTES", 3)
     monkeypatch.setattr(route_cache, "MAX_ROUTES", 8)
     async with warmed(setup, "legacy", "t") as client:
         path = known.path

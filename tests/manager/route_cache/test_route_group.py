@@ -6,7 +6,7 @@ from typing import cast
 from unittest.mock import Mock
 
 from manager.route_cache.cached_route import CachedRoute
-from manager.route_cache.route_group import MAX_GROUP_ROUTES, RouteGroup
+from manager.route_cache.route_cache import MAX_GROUP_ROUTES, RouteGroup
 from support.clients import exchanges
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n"

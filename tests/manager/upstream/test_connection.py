@@ -11,10 +11,9 @@ import pytest
 
 from lm_tools_bridge.protocol.internal import call_timing
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
-from manager.upstream.connection import Connection
+from manager.upstream.connection import PIECE, Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from manager.upstream.request_head import request_head
-from manager.upstream.request_writer import PIECE
+from manager.upstream.pool import request_head
 from manager.upstream.response import HIGH_WATER
 from manager.upstream.response_head import ResponseHead
 from manager.upstream.response_parser import MAX_HEAD

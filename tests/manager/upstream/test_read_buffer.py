@@ -13,7 +13,7 @@ import pytest
 from manager.forwarding.body_flow import Flow
 from manager.upstream import header_cache, read_buffer
 from manager.upstream.failures import UpstreamFailure
-from manager.upstream.request_head import request_head
+from manager.upstream.pool import request_head
 
 BOUND = 10.0
 GET = request_head(b"GET", b"/", b"h", (), 0)

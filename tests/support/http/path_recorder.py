@@ -11,7 +11,7 @@ import pytest
 
 from lm_tools_bridge.protocol.call_pattern import PatternValues
 from manager.answers.exchange import AnyReply
-from manager.answers.prepared_call import PreparedCall
+from manager.answers.upstream_request import PreparedCall
 from manager.endpoints.mcp import McpRoutes
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.request import HttpRequest

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.forwarding.answer import InterruptedAnswerError
-from manager.forwarding.answer_facts import AnswerFacts
+from manager.forwarding.forwarded_call import AnswerFacts
 
 
 class ScriptedBody:

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_tools_bridge.protocol import jsonrpc
-from manager.routing.json import large_members
-from manager.routing.json.large_members import MIN_STRING
+from manager.routing.json.scan import MIN_STRING, members_between
 
 LONG = b"x" * 3 * MIN_STRING
 
 
 def both(text: bytes) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    found = large_members.members_between(b"--" + text + b"-", 2, len(text) + 2)
+    found = members_between(b"--" + text + b"-", 2, len(text) + 2)
     wanted = jsonrpc.members_of(text)
     return {name: bytes(raw) for name, raw in found.items()}, {n: bytes(raw) for n, raw in wanted.items()}
 

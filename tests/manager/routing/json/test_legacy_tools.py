@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from lm_tools_bridge.protocol import jsonrpc
-from manager.routing.json import legacy_tools
+from manager.routing.json import legacy_result
 
 OBJECT = '{"type":"object"}'
 
 
 def definition(text: str) -> str:
-    return jsonrpc.bytes_of(legacy_tools.convert_definition(msgspec.Raw(text.encode()))).decode()
+    return jsonrpc.bytes_of(legacy_result.convert_definition(msgspec.Raw(text.encode()))).decode()
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def definition(text: str) -> str:
 )
 def test_a_definition_that_older_revisions_allow_is_unchanged(tool: str) -> None:
     raw = msgspec.Raw(tool.encode())
-    assert legacy_tools.convert_definition(raw) is raw
+    assert legacy_result.convert_definition(raw) is raw
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_a_missing_input_schema_is_replaced_by_an_equivalent_one() -> None:
     ],
 )
 def test_structured_content_other_than_an_object_becomes_missing_text(given: str, fits: str) -> None:
-    members = legacy_tools.convert_result(jsonrpc.members_of(given.encode()))
+    members = legacy_result.convert_tool_result(jsonrpc.members_of(given.encode()))
     assert json.loads(jsonrpc.dumps(members)) == json.loads(fits)
 
 
 @pytest.mark.parametrize("given", [{"content": []}, {"content": [], "structuredContent": {"a": 1}}])
 def test_other_results_are_unchanged(given: dict[str, Any]) -> None:
     members = jsonrpc.members_of(json.dumps(given).encode())
-    assert legacy_tools.convert_result(members) is members
+    assert legacy_result.convert_tool_result(members) is members

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/faults",
         "scripts/attacks",
         "scripts/soak",
+        "scripts/trace-call",
         "scripts/demo-remote",
         "scripts/start",
         "scripts/test",

@@ -28,7 +28,9 @@ KNOWN: Final = (
 )  # fmt: skip
 """The kinds that need no command (`lm_tools_bridge/code_intelligence/kinds/table.py`)."""
 MAX_ENTRIES: Final = 50
+"""More than there are kinds; each entry is looked for on the disk before every answer."""
 MAX_LANGUAGES: Final = 50
+"""Suffixes of one server: the kind with the most has some twenty."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+#_.-]{0,63}")
 _SUFFIX: Final = re.compile(r"\.[^./\\\s]{1,32}|[^./\\\s][^/\\\s]{0,63}")
@@ -44,14 +46,14 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
         else None
     )
     warm = _warm(fields, context) if context.origin.scope == "user" and "warm" in table else False
-    named = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    unknown = [f"language_servers.{key}" for key in fields.left if key not in named]
+    tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    unknown = [f"language_servers.{key}" for key in fields.left if key not in tables]
     entries.warn_unknown_keys(unknown, context, known=TABLE_KEYS)
-    if len(named) > MAX_ENTRIES:
+    if len(tables) > MAX_ENTRIES:
         message = f"more than {MAX_ENTRIES} language servers; those after them are ignored"
         context.notes.warn("CONFIG_INVALID_VALUE", message)
-    found = [_entry(name, named[name], context) for name in list(named)[:MAX_ENTRIES]]
-    return LanguageServerTable(enabled, warm, tuple(one for one in found if one is not None))
+    servers = [_entry(name, tables[name], context) for name in list(tables)[:MAX_ENTRIES]]
+    return LanguageServerTable(enabled, warm, tuple(entry for entry in servers if entry is not None))
 
 
 def _warm(fields: Fields, context: EntryContext) -> bool:
@@ -121,15 +123,15 @@ class _Builder:
             raise ConfigValueError('"languages" is missing, e.g. languages = { ".ex" = "elixir" }')
 
     def _languages(self) -> Mapping[str, str]:
-        found = self.fields.pairs("languages")
-        if len(found) > MAX_LANGUAGES:
+        languages = self.fields.pairs("languages")
+        if len(languages) > MAX_LANGUAGES:
             raise ConfigValueError(f'"languages" may name {MAX_LANGUAGES} suffixes')
-        for suffix, language in found.items():
+        for suffix, language in languages.items():
             if not _SUFFIX.fullmatch(suffix) or not _LANGUAGE.fullmatch(language):
                 raise ConfigValueError(
                     '"languages" must map suffixes such as ".ex", or names of files, to language ids'
                 )
-        return found
+        return languages
 
     def _table(self, key: str) -> Mapping[str, Any]:
         value = self.fields.take(key)
@@ -138,17 +140,17 @@ class _Builder:
         return value or {}
 
     def _env(self) -> Mapping[str, str]:
-        found = {name: self._expand(value) for name, value in self.fields.pairs("env").items()}
-        if not all(environment.is_sane(name, value) for name, value in found.items()):
+        variables = {name: self._expand(value) for name, value in self.fields.pairs("env").items()}
+        if not all(environment.is_sane(name, value) for name, value in variables.items()):
             raise ConfigValueError('"env" contains an invalid name or value')
         if self.context.origin.scope == "user":
-            return found
-        refused = [name for name, value in found.items() if environment.is_refused(name, value)]
+            return variables
+        refused = [name for name, value in variables.items() if environment.is_refused(name, value)]
         if refused:
             names = ", ".join(map(display_name, refused))
             message = f"a workspace cannot set {names}; left out"
             self.context.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self.name)
-        return {name: value for name, value in found.items() if name not in refused}
+        return {name: value for name, value in variables.items() if name not in refused}
 
     def _expand(self, text: str, *, path: bool = False) -> str:
         values = self.context.variables

@@ -35,19 +35,23 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None = None
 
 
-def matching(wanted: Filter, labels: Mapping[int, Sequence[Any]]) -> list[int]:
+def matching(call_filter: Filter, labels: Mapping[int, Sequence[Any]]) -> list[int]:
     """The ids of the labels that match; `labels` has the values of `LABEL_COLUMNS` by id."""
     return [
-        number for number, row in labels.items() if _fits(wanted, dict(zip(LABEL_COLUMNS, row, strict=True)))
+        number
+        for number, row in labels.items()
+        if _fits(call_filter, dict(zip(LABEL_COLUMNS, row, strict=True)))
     ]
 
 
-def _fits(wanted: Filter, label: Mapping[str, Any]) -> bool:
+def _fits(call_filter: Filter, label: Mapping[str, Any]) -> bool:
     return (
-        _is_like(label["client"], wanted.client)
-        and _is_like(label["tool"], wanted.tool)
-        and _is_like(label["source"], wanted.source)
-        and (_is_like(label["project"], wanted.project) or _is_slug(label["project"], wanted.project))
+        _is_like(label["client"], call_filter.client)
+        and _is_like(label["tool"], call_filter.tool)
+        and _is_like(label["source"], call_filter.source)
+        and (
+            _is_like(label["project"], call_filter.project) or _is_slug(label["project"], call_filter.project)
+        )
     )
 
 
@@ -55,26 +59,26 @@ def _is_like(text: str | None, pattern: str | None) -> bool:
     return pattern is None or fnmatchcase(text or "", pattern)
 
 
-def _is_slug(project: str | None, wanted: str | None) -> bool:
-    return project is not None and wanted is not None and project.rpartition("-")[0] == wanted
+def _is_slug(project: str | None, name: str | None) -> bool:
+    return project is not None and name is not None and project.rpartition("-")[0] == name
 
 
-def is_slow_only(wanted: Filter) -> bool:
+def is_slow_only(call_filter: Filter) -> bool:
     """Whether only calls are wanted that count as slow in `blocks`."""
-    return wanted.slower_than_us is not None and wanted.slower_than_us >= SLOW_US
+    return call_filter.slower_than_us is not None and call_filter.slower_than_us >= SLOW_US
 
 
-def conditions(wanted: Filter, first: int) -> tuple[str, tuple[object, ...]]:
+def conditions(call_filter: Filter, first: int) -> tuple[str, tuple[object, ...]]:
     """The SQL conditions besides those of labels, and their values."""
     parts: list[tuple[str, Iterable[object]]] = [("id>=?", (first,))]
-    if wanted.before is not None:
-        parts.append(("id<?", (wanted.before,)))
-    if wanted.errors:
+    if call_filter.before is not None:
+        parts.append(("id<?", (call_filter.before,)))
+    if call_filter.errors:
         parts.append((FAILURE, ()))
-    if wanted.slower_than_us is not None:
-        parts.append(("took>=?", (wanted.slower_than_us,)))
-    if wanted.since_ms is not None:
-        parts.append(("at>=?", (wanted.since_ms,)))
-    if wanted.session is not None:
-        parts.append(("session=?", (wanted.session,)))
+    if call_filter.slower_than_us is not None:
+        parts.append(("took>=?", (call_filter.slower_than_us,)))
+    if call_filter.since_ms is not None:
+        parts.append(("at>=?", (call_filter.since_ms,)))
+    if call_filter.session is not None:
+        parts.append(("session=?", (call_filter.session,)))
     return " AND ".join(part for part, _ in parts), tuple(value for _, values in parts for value in values)

@@ -89,9 +89,9 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def notes(self) -> str:
         """What the texts lack, in sentences; empty if nothing."""
         values = "1 value is" if self.hidden == 1 else f"{self.hidden:,} values are"
-        told = [f"{values} hidden as secrets."] if self.hidden else []
-        told += ["What is too long was cut when it was recorded."] if self.is_cut else []
-        return " ".join(told)
+        sentences = [f"{values} hidden as secrets."] if self.hidden else []
+        sentences += ["What is too long was cut when it was recorded."] if self.is_cut else []
+        return " ".join(sentences)
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -145,18 +145,18 @@ class CallLog:
 
     # -- calls ----------------------------------------------------------------------------------------------
 
-    def find(self, wanted: Filter, limit: int) -> list[Call]:
+    def find(self, call_filter: Filter, limit: int) -> list[Call]:
         """The newest calls that match, newest first. For the next page, set `before` to the last id."""
         labels = self._labels()
-        numbers = matching(wanted, labels)
-        first = self._first_id(wanted)
+        numbers = matching(call_filter, labels)
+        first = self._first_id(call_filter)
         if not numbers or first is None:
             return []
-        where, values = conditions(wanted, first)
-        if len(numbers) == len(labels) and not wanted.errors and not is_slow_only(wanted):
+        where, values = conditions(call_filter, first)
+        if len(numbers) == len(labels) and not call_filter.errors and not is_slow_only(call_filter):
             rows = self._select(where, values, limit)
         else:
-            rows = self._in_blocks(wanted, numbers, first, limit)
+            rows = self._in_blocks(call_filter, numbers, first, limit)
         return [_call(row, labels) for row in rows]
 
     def get(self, number: int) -> Call | None:
@@ -166,15 +166,15 @@ class CallLog:
 
     def contents(self, number: int) -> Contents | None:
         """Arguments and result of a call; None if they were not recorded, or are gone."""
-        found = self._database.execute(
+        row = self._database.execute(
             "SELECT arguments,result,hidden,is_cut FROM contents WHERE call=?", (number,)
         ).fetchone()
-        if found is None:
+        if row is None:
             return None
         arguments, result = (
-            None if one is None else bytes(one).decode("utf-8", "replace") for one in found[:2]
+            None if content is None else bytes(content).decode("utf-8", "replace") for content in row[:2]
         )
-        return Contents(arguments=arguments, result=result, hidden=found[2], is_cut=bool(found[3]))
+        return Contents(arguments=arguments, result=result, hidden=row[2], is_cut=bool(row[3]))
 
     def names(self, member: str) -> list[str]:
         """All values of `client`, `project`, `tool` or `source` that recorded calls have, in order."""
@@ -185,12 +185,12 @@ class CallLog:
         """The highest id; 0 if there are no calls."""
         return int(self._database.execute("SELECT coalesce(max(id),0) FROM calls").fetchone()[0])
 
-    def in_order(self, wanted: Filter, page: int = 1_000) -> Iterator[Call]:
+    def in_order(self, call_filter: Filter, page: int = 1_000) -> Iterator[Call]:
         """All calls that match, oldest first."""
         labels = self._labels()
-        numbers, after = set(matching(wanted, labels)), self._first_id(wanted)
+        numbers, after = set(matching(call_filter, labels)), self._first_id(call_filter)
         while numbers and after is not None:
-            where, values = conditions(wanted, after)
+            where, values = conditions(call_filter, after)
             sql = f"SELECT {self._columns} FROM calls WHERE {where} ORDER BY id LIMIT {page}"
             rows = self._database.execute(sql, values).fetchall()
             yield from (_call(row, labels) for row in rows if row[1] in numbers)
@@ -205,17 +205,17 @@ class CallLog:
         size = used_bytes(self._database)
         return Coverage(calls=row[0], contents=row[1], oldest=row[2], newest=row[3], bytes=size)
 
-    def figures(self, wanted: Filter) -> Iterator[tuple[Call, int, int, int | None, bool]]:
+    def figures(self, call_filter: Filter) -> Iterator[tuple[Call, int, int, int | None, bool]]:
         """For statistics, of each call that matches: a call of its label, then its own duration in
         microseconds, bytes of arguments, bytes of the answer, and whether it failed. In no order. Calls
         without a record are taken to be as the one that stands for them. Those that go on as tasks are left
         out: their ends are calls of their own."""
-        labels, first = self._labels(), self._first_id(wanted)
+        labels, first = self._labels(), self._first_id(call_filter)
         zeros = (0,) * (len(CALL_COLUMNS) - 1)
-        samples = {label: _call((0, label, *zeros), labels) for label in matching(wanted, labels)}
+        samples = {label: _call((0, label, *zeros), labels) for label in matching(call_filter, labels)}
         if not samples or first is None:
             return
-        where, values = conditions(wanted, first)
+        where, values = conditions(call_filter, first)
         columns = f"label,took,sent,received,{FAILURE},more"
         sql = f"SELECT {columns} FROM calls WHERE {where} AND outcome IS NOT 'task'"
         for label, took, sent, received, failed, more in self._database.execute(sql, values):
@@ -229,18 +229,18 @@ class CallLog:
         return self._database.execute(sql, values).fetchall()
 
     def _in_blocks(
-        self, wanted: Filter, labels: Sequence[int], first: int, limit: int
+        self, call_filter: Filter, labels: Sequence[int], first: int, limit: int
     ) -> list[tuple[Any, ...]]:
         """Read the newest rows of these labels, in the blocks that have some."""
-        listed = ",".join(map(str, labels))
-        where, values = conditions(wanted, first)
-        where = f"{where} AND label IN ({listed}) AND id BETWEEN ? AND ?"
-        kind = FAILED if wanted.errors else SLOW if is_slow_only(wanted) else ANY
-        sql = f"SELECT DISTINCT block FROM blocks WHERE kind={kind} AND label IN ({listed}) AND block>=?"
+        label_list = ",".join(map(str, labels))
+        where, values = conditions(call_filter, first)
+        where = f"{where} AND label IN ({label_list}) AND id BETWEEN ? AND ?"
+        kind = FAILED if call_filter.errors else SLOW if is_slow_only(call_filter) else ANY
+        sql = f"SELECT DISTINCT block FROM blocks WHERE kind={kind} AND label IN ({label_list}) AND block>=?"
         blocks = sorted(self._database.execute(sql, (first // BLOCK,)), reverse=True)
         rows: list[tuple[Any, ...]] = []
         for (block,) in blocks:
-            if wanted.before is not None and block * BLOCK >= wanted.before:
+            if call_filter.before is not None and block * BLOCK >= call_filter.before:
                 continue
             bounds = (block * BLOCK, block * BLOCK + BLOCK - 1)
             rows += self._select(where, (*values, *bounds), limit - len(rows))
@@ -251,20 +251,20 @@ class CallLog:
     def _labels(self) -> dict[int, tuple[Any, ...]]:
         return {row[0]: row[1:] for row in self._database.execute(f"SELECT {_LABEL} FROM labels")}
 
-    def _first_id(self, wanted: Filter) -> int | None:
+    def _first_id(self, call_filter: Filter) -> int | None:
         """The lowest id that can match; None if none can. Found by halving: ids ascend with the ends of
         calls, and no call ended before it began."""
         low, high = self._database.execute(ID_RANGE).fetchone()
         if low is None:
             return None
-        low = max(low, (wanted.after or 0) + 1)
-        if wanted.since_ms is None:
+        low = max(low, (call_filter.after or 0) + 1)
+        if call_filter.since_ms is None:
             return int(low) if low <= high else None
         while low <= high:
             middle = (low + high) // 2
             sql = "SELECT id,at+took/1000 FROM calls WHERE id>=? ORDER BY id LIMIT 1"
             number, ended_at = self._database.execute(sql, (middle,)).fetchone()
-            if ended_at >= wanted.since_ms:
+            if ended_at >= call_filter.since_ms:
                 high = middle - 1
             else:
                 low = number + 1
@@ -273,16 +273,16 @@ class CallLog:
 
 def _present(database: sqlite3.Connection) -> Iterator[str]:
     """The columns of a call; NULL for those that the file of an older version does not have."""
-    found = {row[1] for row in database.execute("PRAGMA table_info(calls)")}
-    return (name if name in found else "NULL" for name in CALL_COLUMNS)
+    columns = {row[1] for row in database.execute("PRAGMA table_info(calls)")}
+    return (name if name in columns else "NULL" for name in CALL_COLUMNS)
 
 
 def _call(row: Sequence[Any], labels: dict[int, tuple[Any, ...]]) -> Call:
     values = dict(zip(("id", *CALL_COLUMNS), row, strict=True))
     label = dict(zip(LABEL_COLUMNS, labels.get(values.pop("label"), _UNKNOWN), strict=True))
     values["source_took"] = values.pop("source")
-    if made := values.pop("made_trace"):
-        values["trace"] = trace_context.made(made).decode()
+    if trace_number := values.pop("made_trace"):
+        values["trace"] = trace_context.made(trace_number).decode()
     values["outcome"] = values["outcome"] or "ok"
     values["retries"], values["more"] = values["retries"] or 0, values["more"] or 0
     values["manager"] = _own_time(values)

@@ -56,14 +56,14 @@ class Deadlines:
         Args:
             wall, now: the same moment as seconds since 1970 and as monotonic seconds.
         """
-        known = self._ends
+        former_ends = self._ends
         self._ends = {}
         projects = []
         for rule in rules:
             if rule.until is not None:
                 length = (rule.until - rule.made) / 1000
                 left = min(length, rule.until / 1000 - wall)
-                end = self._ends[rule] = min(known.get(rule, now + left), now + left)
+                end = self._ends[rule] = min(former_ends.get(rule, now + left), now + left)
                 if end <= now:
                     continue
             projects.append(rule.project)
@@ -119,7 +119,9 @@ def insert_contents(
         if details is not None and details.result is not None:
             is_cut = is_cut or details.is_cut
             result = redactor.json_text(_message(bytes(details.result)).decode("utf-8", "replace"))
-        texts = (None if one is None else one.encode("utf-8", "replace") for one in (arguments, result))
+        texts = (
+            None if content is None else content.encode("utf-8", "replace") for content in (arguments, result)
+        )
         row = (number, at_ms, *texts, redactor.hidden, int(is_cut))
         database.execute("INSERT OR REPLACE INTO contents VALUES(?,?,?,?,?,?)", row)
         count += 1

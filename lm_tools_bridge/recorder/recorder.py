@@ -58,11 +58,11 @@ class ToolTotals:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], list[int]] = {}
 
-    def add(self, chosen: Chosen) -> None:
+    def add(self, choice: Chosen) -> None:
         """Count calls. Calls that are no calls of tools are left out."""
         counters: dict[CallLabel, list[int]] = {}
-        more = chosen.more
-        for index, call in enumerate(chosen.calls):
+        more = choice.more
+        for index, call in enumerate(choice.calls):
             label = call.origin.label
             counter = counters.get(label)
             if counter is None:
@@ -164,8 +164,8 @@ class Recorder:
 
     def as_json(self) -> dict[str, Any]:
         """What the status shows."""
-        told = {"problem": self.problem, "written": self.written, "lost": self.lost}
-        return {**told, "contents": bool(self.workspaces_with_contents)}
+        state = {"problem": self.problem, "written": self.written, "lost": self.lost}
+        return {**state, "contents": bool(self.workspaces_with_contents)}
 
     def write_now(self, timeout_s: float = WRITE_NOW_S) -> bool:
         """Write the calls that have ended; returns whether that is done after `timeout_s` seconds. Blocks."""
@@ -204,24 +204,24 @@ class Recorder:
             self._look_after()
         except (sqlite3.Error, OSError, UnsafePathError) as error:
             self._failed(error)
-        taken = self._take()
-        if not taken:
+        batch = self._take()
+        if not batch:
             return
         try:
-            kept = self._keep(taken)
+            row_count = self._keep(batch)
         except Exception as error:  # noqa: BLE001  whatever fails costs its batch only, not the thread
             self._failed(error)
-            self.lost += len(taken)
+            self.lost += len(batch)
         else:
-            self._wrote(len(taken), kept)
+            self._wrote(len(batch), row_count)
 
-    def _keep(self, taken: list[EndedCall]) -> int:
+    def _keep(self, batch: list[EndedCall]) -> int:
         """Count calls, and write those that have to be rows; returns how many these are."""
-        chosen = choose(taken, self._allowance.left(self._clock()))
-        self._allowance.spend(len(chosen.calls))
-        self.tools.add(chosen)
-        self._write(chosen)
-        return len(chosen.calls)
+        choice = choose(batch, self._allowance.left(self._clock()))
+        self._allowance.spend(len(choice.calls))
+        self.tools.add(choice)
+        self._write(choice)
+        return len(choice.calls)
 
     def _take(self) -> list[EndedCall]:
         waiting = self._waiting
@@ -229,15 +229,15 @@ class Recorder:
             logger().warning("recorder.behind", why="the disk is slow: some calls are not recorded")
         return [waiting.popleft() for _ in range(len(waiting))]
 
-    def _write(self, chosen: Chosen) -> None:
+    def _write(self, choice: Chosen) -> None:
         database = self._database
         if database is None:
             raise sqlite3.OperationalError(self.problem or "it is not open")
         wall, now = self._wall(), self._clock()
         database.execute("BEGIN IMMEDIATE")
         try:
-            first = insert(database, self._labels, chosen, wall, now)
-            insert_contents(database, first, chosen.calls, round(wall * 1000), self._limits.hidden_keys)
+            first = insert(database, self._labels, choice, wall, now)
+            insert_contents(database, first, choice.calls, round(wall * 1000), self._limits.hidden_keys)
         except BaseException:
             self._labels.forget()
             if database.in_transaction:  # a full disk ends it
@@ -294,9 +294,9 @@ class Recorder:
             self._wrote(0, 0)
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        kept = self._path.with_name(f"{self._path.name}.corrupt")
-        logger().error("recorder.corrupt", why=str(error), kept_as=str(kept))
-        self._path.replace(kept)
+        corrupt_file = self._path.with_name(f"{self._path.name}.corrupt")
+        logger().error("recorder.corrupt", why=str(error), kept_as=str(corrupt_file))
+        self._path.replace(corrupt_file)
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 

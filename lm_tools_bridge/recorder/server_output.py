@@ -54,8 +54,8 @@ def _within(lines: Iterable[str], call: Call) -> Iterator[OutputLine]:
             is_within = begin <= at <= end
         if is_within:
             source = entry.get("source")
-            named = source if isinstance(source, str) else None
-            yield OutputLine(line, named, _is_of(call, named))
+            source_id = source if isinstance(source, str) else None
+            yield OutputLine(line, source_id, _is_of(call, source_id))
 
 
 def _is_of(call: Call, source: str | None) -> bool:

@@ -55,8 +55,8 @@ def tool_figures(calls: Iterable[tuple[Call, int, int, int | None, bool]]) -> li
         group.errors += failed
         group.sent += sent
         group.received += received or 0
-    found = [_figures(key, group) for key, group in groups.items()]
-    return sorted(found, key=lambda one: (-one.calls, one.tool or "", one.client or ""))
+    figures = [_figures(key, group) for key, group in groups.items()]
+    return sorted(figures, key=lambda row: (-row.calls, row.tool or "", row.client or ""))
 
 
 def _figures(key: tuple[str, str | None, str | None], group: _Group) -> ToolFigures:

@@ -73,10 +73,10 @@ def check_version(database: sqlite3.Connection, version: int = SCHEMA_VERSION) -
         NewerFile: a newer version wrote it.
         sqlite3.DatabaseError: it is damaged, or its disk fails.
     """
-    found: int = database.execute("PRAGMA user_version").fetchone()[0]
-    if found > version:
-        raise NewerFile(f"a newer version wrote it (schema {found}); it is left untouched")
-    return found
+    file_version: int = database.execute("PRAGMA user_version").fetchone()[0]
+    if file_version > version:
+        raise NewerFile(f"a newer version wrote it (schema {file_version}); it is left untouched")
+    return file_version
 
 
 def prepare(
@@ -88,22 +88,22 @@ def prepare(
         NewerFile: a newer version wrote the file.
         sqlite3.DatabaseError: it is damaged, or its disk fails.
     """
-    found = check_version(database, version)
-    if found == 0:
+    file_version = check_version(database, version)
+    if file_version == 0:
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
     database.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     database.execute("PRAGMA secure_delete=ON")  # contents that were deleted are overwritten
-    if found == version:
+    if file_version == version:
         return
     database.execute("BEGIN IMMEDIATE")
     try:
-        found = check_version(database, version)  # another program may have been faster
-        if found == 0:
+        file_version = check_version(database, version)  # another program may have been faster
+        if file_version == 0:
             _execute(database, f"{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};")
-            found = SCHEMA_VERSION
-        for older in range(found, version):
+            file_version = SCHEMA_VERSION
+        for older in range(file_version, version):
             _execute(database, f"{upgrades[older]}PRAGMA user_version={older + 1};")
     except BaseException:
         database.execute("ROLLBACK")

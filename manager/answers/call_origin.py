@@ -57,7 +57,7 @@ def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = Non
     client, method = exchange.observed_client, exchange.message.method
     if client is None or method not in OBSERVED_METHODS:
         return None
-    given = exchange.params if params is None else params
+    call_params = exchange.params if params is None else params
     name = None
     if method in _NAMED:
         name = exchange.inbound.name if params is None else jsonrpc.text_of(params.get("name", b"null"))
@@ -72,7 +72,7 @@ def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = Non
         exchange.headers.get(headers.WORKSPACE_SOURCE, ""),
     )
     session = exchange.session
-    sent = len(jsonrpc.bytes_of(given["arguments"])) if "arguments" in given else 0
+    sent = len(jsonrpc.bytes_of(call_params["arguments"])) if "arguments" in call_params else 0
     return CallOrigin(
         label,
         None if session is None else session.id,
@@ -150,8 +150,8 @@ def _refusal(members: dict[str, msgspec.Raw]) -> tuple[str | None, int | None]:
         error = jsonrpc.members_of(content).get("error")
     if error is None:
         return None, None
-    found = jsonrpc.members_of(error)
-    data = jsonrpc.members_of(found.get("data", b"{}"))
-    reason = jsonrpc.text_of(found.get("reason") or data.get("reason") or b"null")
-    code = jsonrpc.bytes_of(found["code"]) if "code" in found else b""
+    error_members = jsonrpc.members_of(error)
+    data = jsonrpc.members_of(error_members.get("data", b"{}"))
+    reason = jsonrpc.text_of(error_members.get("reason") or data.get("reason") or b"null")
+    code = jsonrpc.bytes_of(error_members["code"]) if "code" in error_members else b""
     return reason, int(code) if code.lstrip(b"-").isdigit() else None

@@ -43,7 +43,7 @@ _NO_MATCH: Final = "no recorded call matches"
 @click.option("-f", "--follow", is_flag=True, help="Keep printing calls as they end, until Ctrl-C.")
 @json_option
 @click.pass_context
-def calls(ctx: click.Context, /, *, lines: int, follow: bool, as_json: bool, **given: Any) -> None:
+def calls(ctx: click.Context, /, *, lines: int, follow: bool, as_json: bool, **options: Any) -> None:
     """Show what agents did: the last calls, oldest first.
 
     With --json, `calls` lists them; with --follow, each is one line. Arguments and results are not recorded
@@ -51,16 +51,16 @@ def calls(ctx: click.Context, /, *, lines: int, follow: bool, as_json: bool, **g
     """
     if ctx.invoked_subcommand is not None:
         return
-    wanted = filter_of(given)
+    call_filter = filter_of(options)
     with open_log() as log:
-        found = [] if log is None else log.find(wanted, lines)[::-1]
+        newest = [] if log is None else log.find(call_filter, lines)[::-1]
         last = 0 if log is None else log.last_id()
     if follow:
-        _follow(wanted, found, last, as_json=as_json)
+        _follow(call_filter, newest, last, as_json=as_json)
     elif as_json:
-        print_json({"calls": [views.as_json(call) for call in found]})
-    elif found:
-        say(views.call_table(found, time.time() * 1000))
+        print_json({"calls": [views.as_json(call) for call in newest]})
+    elif newest:
+        say(views.call_table(newest, time.time() * 1000))
     else:
         say(_none() if not last else _NO_MATCH)
 
@@ -69,9 +69,9 @@ def _none() -> str:
     return _NONE if are_recorded() else f"no calls yet: {OFF}"
 
 
-def _follow(wanted: Filter, found: list[Call], last: int, *, as_json: bool) -> None:
+def _follow(call_filter: Filter, newest: list[Call], last: int, *, as_json: bool) -> None:
     try:
-        for call in itertools.chain(found, _following(wanted, last)):
+        for call in itertools.chain(newest, _following(call_filter, last)):
             if as_json:
                 print_line(views.as_json(call))
             else:
@@ -80,7 +80,7 @@ def _follow(wanted: Filter, found: list[Call], last: int, *, as_json: bool) -> N
         return
 
 
-def _following(wanted: Filter, last: int) -> Iterator[Call]:
+def _following(call_filter: Filter, last: int) -> Iterator[Call]:
     """Calls as they are recorded. Never ends; the database may appear, or be made again, meanwhile."""
     while True:
         time.sleep(POLL_S)
@@ -89,7 +89,7 @@ def _following(wanted: Filter, last: int) -> Iterator[Call]:
             if log is None or newest == last:
                 continue
             last = min(last, newest)
-            yield from log.in_order(msgspec.structs.replace(wanted, after=last))
+            yield from log.in_order(msgspec.structs.replace(call_filter, after=last))
             last = newest
 
 
@@ -128,16 +128,16 @@ def existing(log: CallLog | None, number: int) -> Call:
 @calls.command()
 @filter_options
 @json_option
-def stats(*, as_json: bool, **given: Any) -> None:
+def stats(*, as_json: bool, **options: Any) -> None:
     """Show for each tool and client: calls, errors, median and 99th percentile, bytes, estimated tokens.
 
     One token is counted for every 4 bytes of arguments and answers.
     """
     with open_log() as log:
-        figures = [] if log is None else tool_figures(log.figures(filter_of(given)))
+        figures = [] if log is None else tool_figures(log.figures(filter_of(options)))
         has_any = log is not None and log.last_id() > 0
     if as_json:
-        print_json({"tools": [views.as_json(one) for one in figures]})
+        print_json({"tools": [views.as_json(row) for row in figures]})
     elif figures:
         say(views.figure_table(figures))
     else:
@@ -152,21 +152,21 @@ def stats(*, as_json: bool, **given: Any) -> None:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @json_option
-def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bool, **given: Any) -> None:
+def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bool, **options: Any) -> None:
     """Export recorded calls, oldest first: one JSON object a line.
 
     With --contents, the lines can be replayed: lmtb replay --assert FILE.
     """
     with open_log() as log:
-        found = iter(()) if log is None else log.in_order(filter_of(given))
+        matches = iter(()) if log is None else log.in_order(filter_of(options))
         if otlp is not None:
             from lm_tools_bridge.recorder.cli import otlp as exporter
 
-            count = exporter.send(found, otlp)
+            count = exporter.send(matches, otlp)
         elif output is not None:
-            count = _write(output, log, found, contents=contents)
+            count = _write(output, log, matches, contents=contents)
         else:
-            for call in found:
+            for call in matches:
                 print_line(_exported(log, call, contents=contents))
             return
     if as_json:
@@ -175,16 +175,16 @@ def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bo
         say(f"exported {count:,} {'call' if count == 1 else 'calls'}")
 
 
-def _write(file: Path, log: CallLog | None, found: Iterator[Call], *, contents: bool) -> int:
+def _write(file: Path, log: CallLog | None, matches: Iterator[Call], *, contents: bool) -> int:
     """Write calls to a file that only this user can read. Returns how many."""
     from lm_tools_bridge.machine.files import private_files
 
-    lines = [msgspec.json.encode(_exported(log, call, contents=contents)) for call in found]
+    lines = [msgspec.json.encode(_exported(log, call, contents=contents)) for call in matches]
     with explained():
         private_files.write(file.absolute(), b"".join(line + b"\n" for line in lines))
     return len(lines)
 
 
 def _exported(log: CallLog | None, call: Call, *, contents: bool) -> dict[str, Any]:
-    found = log.contents(call.id) if contents and log is not None else None
-    return views.as_json(call) | ({} if found is None else {"contents": views.as_json(found)})
+    call_contents = log.contents(call.id) if contents and log is not None else None
+    return views.as_json(call) | ({} if call_contents is None else {"contents": views.as_json(call_contents)})

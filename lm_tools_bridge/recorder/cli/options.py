@@ -141,17 +141,17 @@ def filter_options(command: Command) -> Command:
     return command
 
 
-def filter_of(given: Mapping[str, Any]) -> Filter:
+def filter_of(options: Mapping[str, Any]) -> Filter:
     """The filter that the options ask for."""
-    slow_ms = given["slow_ms"]
+    slow_ms = options["slow_ms"]
     return Filter(
-        client=given["client"],
-        project=given["project"],
-        tool=given["tool"],
-        session=given["session"],
-        errors=given["errors"],
+        client=options["client"],
+        project=options["project"],
+        tool=options["tool"],
+        session=options["session"],
+        errors=options["errors"],
         slower_than_us=None if slow_ms is None else round(slow_ms * 1000),
-        since_ms=given["since"],
+        since_ms=options["since"],
     )
 
 
@@ -200,26 +200,26 @@ def open_log(*, written_first: bool = True) -> Iterator[CallLog | None]:
             yield log
 
 
-def project_named(name: str, known: Iterable[str]) -> str:
+def project_named(name: str, projects: Iterable[str]) -> str:
     """The id of a project.
 
     Args:
         name: an id, which need not be known yet, or the beginning of a known one, without the hash.
-        known: ids.
+        projects: ids.
 
     Raises:
         Failure: no known project has this name, or several have.
     """
-    ids = set(known)
+    ids = set(projects)
     if name in ids:
         return name
-    found = sorted(one for one in ids if one.rpartition("-")[0] == name)
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matches = sorted(project for project in ids if project.rpartition("-")[0] == name)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise Failure(
-            f"{len(found)} projects are named {name}",
-            f"name one: {', '.join(found)}",
+            f"{len(matches)} projects are named {name}",
+            f"name one: {', '.join(matches)}",
             reason="ambiguous_project",
         )
     if _PROJECT_ID.fullmatch(name):

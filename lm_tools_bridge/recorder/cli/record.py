@@ -55,10 +55,10 @@ def on(contents: bool, project: str | None, length: float | None, as_json: bool)
             reason="recording_off",
         )
     project = None if project is None else project_named(project, _known())
-    made = round(time.time() * 1000)
-    until = None if length is None else made + round(length * 1000)
+    made_ms = round(time.time() * 1000)
+    until = None if length is None else made_ms + round(length * 1000)
     with _database() as database:
-        set_rule(database, ContentRule(project or ALL, made, until))
+        set_rule(database, ContentRule(project or ALL, made_ms, until))
     if as_json:
         print_json({"contents": contents, "project": project, "until": until})
         return
@@ -75,11 +75,11 @@ def off(project: str | None, as_json: bool) -> None:
     with _database() as database:
         rules = read_rules(database)
         if project is not None:
-            project = project_named(project, [*_known(), *(one.project for one in rules)])
+            project = project_named(project, [*_known(), *(rule.project for rule in rules)])
         count = drop_rules(database, project)
         rest = _active(read_rules(database))
     if as_json:
-        print_json({"stopped": count, "rules": [_rule(one) for one in rest]})
+        print_json({"stopped": count, "rules": [_rule(rule) for rule in rest]})
     elif not count:
         say("arguments and results were not recorded")
     else:
@@ -102,7 +102,7 @@ def status(as_json: bool) -> None:
             {
                 "file": str(user_paths().calls_file),
                 "held": held or None,
-                "rules": [_rule(one) for one in rules],
+                "rules": [_rule(rule) for rule in rules],
             }
         )
         return
@@ -160,11 +160,11 @@ def _database() -> Iterator[sqlite3.Connection]:
 
 def _active(rules: list[ContentRule]) -> list[ContentRule]:
     now = time.time() * 1000
-    return [one for one in rules if one.until is None or one.until > now]
+    return [rule for rule in rules if rule.until is None or rule.until > now]
 
 
 def _names(rules: list[ContentRule]) -> str:
-    ends = ((one.project or _EVERYWHERE, one.until) for one in rules)
+    ends = ((rule.project or _EVERYWHERE, rule.until) for rule in rules)
     return ", ".join(name if until is None else f"{name} until {_clock(until)}" for name, until in ends)
 
 

@@ -71,7 +71,7 @@ def call_line(call: Call, now_ms: float, zone: tzinfo | None = None) -> str:
 
 def clock_time(at_ms: float, now_ms: float, zone: tzinfo | None = None) -> str:
     """The time of day, with the date if that is another day."""
-    at, now = (datetime.fromtimestamp(one / 1000, zone) for one in (at_ms, now_ms))
+    at, now = (datetime.fromtimestamp(moment_ms / 1000, zone) for moment_ms in (at_ms, now_ms))
     return at.strftime("%H:%M:%S" if at.date() == now.date() else "%m-%d %H:%M:%S")
 
 
@@ -121,17 +121,17 @@ def contents_views(contents: Contents | None) -> list[View]:
 def figure_table(figures: Sequence[ToolFigures]) -> Table:
     """A row for each tool and client."""
     rows = [
-        (one.tool or one.method, one.client, one.calls, one.errors, one.p50 / 1000, one.p99 / 1000, one.sent,
-         one.received, one.tokens)
-        for one in figures
+        (row.tool or row.method, row.client, row.calls, row.errors, row.p50 / 1000, row.p99 / 1000, row.sent,
+         row.received, row.tokens)
+        for row in figures
     ]  # fmt: skip
     return Table(FIGURE_COLUMNS, rows)
 
 
 def as_json(value: Call | ToolFigures | Contents) -> dict[str, Any]:
     """A value as programs get it."""
-    found: dict[str, Any] = msgspec.to_builtins(value)
-    return found
+    members: dict[str, Any] = msgspec.to_builtins(value)
+    return members
 
 
 def _times(call: Call) -> str:
@@ -144,8 +144,8 @@ def _times(call: Call) -> str:
         ("for the server's start", call.start),
         ("client's input before", call.asked),
     )
-    told = ", ".join(f"{name} {latency(us / 1000)}" for name, us in parts if us is not None)
-    return f"{latency(call.took / 1000)}{f' ({told})' if told else ''}"
+    parts_text = ", ".join(f"{name} {latency(us / 1000)}" for name, us in parts if us is not None)
+    return f"{latency(call.took / 1000)}{f' ({parts_text})' if parts_text else ''}"
 
 
 def _others(call: Call) -> str:

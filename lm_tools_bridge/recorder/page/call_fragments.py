@@ -22,19 +22,19 @@ LONGEST_CONTENT: Final = 20_000
 """Characters of arguments and of a result; `lmtb calls show --json` has all."""
 
 
-def call_page(found: FoundCall, zone: tzinfo | None = None) -> str:
+def call_page(found_call: FoundCall, zone: tzinfo | None = None) -> str:
     """The whole page.
 
     Args:
         zone: in which times are shown; None for that of this machine.
     """
-    call = found.call
+    call = found_call.call
     sections = {
         "call": f"<h2>Call {call.id}: {text(call.tool or call.method)}</h2>{facts(dict(_facts(call, zone)))}",
         "waits": f"<h2>Where its time went</h2>{facts(dict(_times(call)))}",
-        "contents": _contents(found.contents),
-        "output": _output(found.output),
-        "replay": _replay(call, found.contents),
+        "contents": _contents(found_call.contents),
+        "output": _output(found_call.output),
+        "replay": _replay(call, found_call.contents),
     }
     return document(f"Call {call.id}", {name: html for name, html in sections.items() if html})
 
@@ -92,13 +92,13 @@ def _contents(contents: Contents | None) -> str:
             "<h2>Arguments and result</h2><p>They were not recorded. For later calls: "
             f"{copyable('lmtb record on --contents')}</p>"
         )
-    shown = "".join(
+    blocks = "".join(
         f"<h3>{head}</h3>{_json(value)}"
         for head, value in (("Arguments", contents.arguments), ("Result", contents.result))
         if value is not None
     )
-    told = f"<p>{text(contents.notes)}</p>" if contents.notes else ""
-    return f"<h2>Arguments and result</h2>{shown}{told}"
+    notes = f"<p>{text(contents.notes)}</p>" if contents.notes else ""
+    return f"<h2>Arguments and result</h2>{blocks}{notes}"
 
 
 def _json(value: str) -> str:
@@ -113,11 +113,11 @@ def _json(value: str) -> str:
 def _output(output: Sequence[OutputLine]) -> str:
     if not output:
         return ""
-    shown = lines(f"{'>' if line.is_of_call else ' '} {formatted(line.text)}" for line in output)
+    text_lines = lines(f"{'>' if line.is_of_call else ' '} {formatted(line.text)}" for line in output)
     return (
         "<h2>The server’s log at that time</h2>"
         "<p>Joined by time: lines of other calls may be among them. A <code>&gt;</code> marks lines of the "
-        f"call’s own source.</p>{shown}"
+        f"call’s own source.</p>{text_lines}"
     )
 
 

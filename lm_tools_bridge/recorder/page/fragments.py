@@ -38,7 +38,7 @@ _TEXT_FIELDS: Final = {
 
 def calls_page(
     query: CallQuery,
-    found: FoundCalls | str,
+    answer: FoundCalls | str,
     now_ms: float,
     notice: str | None = None,
     zone: tzinfo | None = None,
@@ -46,33 +46,33 @@ def calls_page(
     """The list of calls.
 
     Args:
-        found: the calls, or why there are none.
+        answer: the calls, or why there are none.
         now_ms: ms since 1970.
         notice: why newer calls are missing; None if they are recorded.
         zone: in which times are shown; None for that of this machine.
     """
-    names = {} if isinstance(found, str) else found.names
+    names = {} if isinstance(answer, str) else answer.names
     sections = {
         "filters": _form(CALLS_PATH, query, names, notice),
-        "recorded": _problem(query, found)
-        or _calls(query, found, now_ms, zone, _EMPTY if notice is None else _NONE_KEPT),
+        "recorded": _problem(query, answer)
+        or _calls(query, answer, now_ms, zone, _EMPTY if notice is None else _NONE_KEPT),
     }
     return document("Calls", sections)
 
 
-def figures_page(query: CallQuery, found: FoundFigures | str, notice: str | None = None) -> str:
+def figures_page(query: CallQuery, answer: FoundFigures | str, notice: str | None = None) -> str:
     """The figures of each tool and client; the arguments are as for `calls_page`."""
-    names = {} if isinstance(found, str) else found.names
+    names = {} if isinstance(answer, str) else answer.names
     sections = {
         "filters": _form(FIGURES_PATH, query, names, notice),
-        "figures": _problem(query, found) or _figures(query, found),
+        "figures": _problem(query, answer) or _figures(query, answer),
     }
     return document("Figures of calls", sections)
 
 
 def shown_time(at_ms: float, now_ms: float, zone: tzinfo | None = None) -> str:
     """The time of day, with the date if that is another day."""
-    at, now = (datetime.fromtimestamp(one / 1000, zone) for one in (at_ms, now_ms))
+    at, now = (datetime.fromtimestamp(moment_ms / 1000, zone) for moment_ms in (at_ms, now_ms))
     return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
 
 
@@ -81,13 +81,13 @@ def outcome(word: str) -> str:
     return toned(word, _OUTCOMES.get(word, Tone.BAD))
 
 
-def _problem(query: CallQuery, found: object) -> str:
-    problem = query.problem or (found if isinstance(found, str) else None)
+def _problem(query: CallQuery, answer: object) -> str:
+    problem = query.problem or (answer if isinstance(answer, str) else None)
     return f'<h2>Calls</h2><p class="state bad" role="alert">{text(problem)}</p>' if problem else ""
 
 
 def _form(path: str, query: CallQuery, names: Mapping[str, Sequence[str]], notice: str | None) -> str:
-    told = f'<p class="state warn" role="note">{text(capitalized(notice))}</p>' if notice else ""
+    note = f'<p class="state warn" role="note">{text(capitalized(notice))}</p>' if notice else ""
     fields = "".join(
         _field(name, label, example, query.given.get(name, ""), names.get(name, ()))
         for name, (label, example) in _TEXT_FIELDS.items()
@@ -95,21 +95,21 @@ def _form(path: str, query: CallQuery, names: Mapping[str, Sequence[str]], notic
     checked = " checked" if "errors" in query.given else ""
     other = (FIGURES_PATH, "Figures") if path == CALLS_PATH else (CALLS_PATH, "Calls")
     return (
-        f'<h2>Recorded calls</h2>{told}<form method="get" action="{path}">{fields}'
+        f'<h2>Recorded calls</h2>{note}<form method="get" action="{path}">{fields}'
         f'<label class="check"><input type="checkbox" name="errors" value="1"{checked}> Only errors</label>'
         '<span class="buttons"><button>Show</button> '
         f"{link(path, 'All')} {link(address(other[0], query.given), other[1])}</span></form>{_NOTE}"
     )
 
 
-def _field(name: str, label: str, example: str, value: str, known: Sequence[str]) -> str:
-    listed = f' list="known-{name}"' if known else ""
-    options = "".join(f'<option value="{_attribute(one)}"></option>' for one in known)
-    data = f'<datalist id="known-{name}">{options}</datalist>' if known else ""
+def _field(name: str, label: str, example: str, value: str, suggestions: Sequence[str]) -> str:
+    list_attribute = f' list="known-{name}"' if suggestions else ""
+    options = "".join(f'<option value="{_attribute(suggestion)}"></option>' for suggestion in suggestions)
+    data = f'<datalist id="known-{name}">{options}</datalist>' if suggestions else ""
     hint = f' placeholder="{example}"' if example else ""
     return (
         f'<label>{label} <input name="{name}" value="{_attribute(value)}" autocomplete="off"'
-        f' spellcheck="false"{hint}{listed}></label>{data}'
+        f' spellcheck="false"{hint}{list_attribute}></label>{data}'
     )
 
 
@@ -118,18 +118,18 @@ def _attribute(value: str) -> str:
 
 
 def _calls(
-    query: CallQuery, found: FoundCalls | str, now_ms: float, zone: tzinfo | None, none_yet: str
+    query: CallQuery, answer: FoundCalls | str, now_ms: float, zone: tzinfo | None, none_yet: str
 ) -> str:
-    if isinstance(found, str):
+    if isinstance(answer, str):
         return ""
     heads = ("Call", "Time", "Tool", "Client", "Project", "Took", "Bytes", "Outcome")
-    rows = (_row(call, now_ms, zone) for call in found.calls)
-    empty = _NO_MATCH if found.has_any else none_yet
+    rows = (_row(call, now_ms, zone) for call in answer.calls)
+    empty = _NO_MATCH if answer.has_any else none_yet
     pages = []
     if query.wanted.before is not None:
         pages.append(link(address(CALLS_PATH, query.given), "Newest"))
-    if found.older:
-        pages.append(link(address(CALLS_PATH, query.given, before=found.calls[-1].id), "Older"))
+    if answer.older:
+        pages.append(link(address(CALLS_PATH, query.given, before=answer.calls[-1].id), "Older"))
     turn = f'<nav aria-label="Pages"><p class="buttons">{" ".join(pages)}</p></nav>' if pages else ""
     return table("Calls", heads, rows, empty, figures=("Took", "Bytes")) + turn
 
@@ -148,27 +148,27 @@ def _row(call: Call, now_ms: float, zone: tzinfo | None) -> Sequence[str]:
     )
 
 
-def _figures(query: CallQuery, found: FoundFigures | str) -> str:
-    if isinstance(found, str):
+def _figures(query: CallQuery, answer: FoundFigures | str) -> str:
+    if isinstance(answer, str):
         return ""
     heads = ("Tool", "Client", "Calls", "Errors", "p50", "p99", "Sent", "Received", "Tokens (about)")
-    rows = (_figure_row(query, one) for one in found.figures)
-    rest = f"<p>{found.left_out} more: <code>lmtb calls stats</code></p>" if found.left_out else ""
+    rows = (_figure_row(query, tool_row) for tool_row in answer.figures)
+    rest = f"<p>{answer.left_out} more: <code>lmtb calls stats</code></p>" if answer.left_out else ""
     return table("Figures", heads, rows, _NO_MATCH, figures=heads[2:]) + rest
 
 
-def _figure_row(query: CallQuery, one: ToolFigures) -> Sequence[str]:
-    name = one.tool or one.method
-    chosen = {**query.given, **({"tool": one.tool} if one.tool else {})}
-    chosen |= {"client": one.client} if one.client else {}
+def _figure_row(query: CallQuery, tool_row: ToolFigures) -> Sequence[str]:
+    name = tool_row.tool or tool_row.method
+    choice = {**query.given, **({"tool": tool_row.tool} if tool_row.tool else {})}
+    choice |= {"client": tool_row.client} if tool_row.client else {}
     return (
-        link(address(CALLS_PATH, chosen), name) if one.tool else text(name),
-        text(one.client),
-        f"{one.calls:,}",
-        f"{one.errors:,}",
-        text(latency(one.p50 / 1000)),
-        text(latency(one.p99 / 1000)),
-        f"{one.sent:,}",
-        f"{one.received:,}",
-        f"{one.tokens:,}",
+        link(address(CALLS_PATH, choice), name) if tool_row.tool else text(name),
+        text(tool_row.client),
+        f"{tool_row.calls:,}",
+        f"{tool_row.errors:,}",
+        text(latency(tool_row.p50 / 1000)),
+        text(latency(tool_row.p99 / 1000)),
+        f"{tool_row.sent:,}",
+        f"{tool_row.received:,}",
+        f"{tool_row.tokens:,}",
     )

@@ -84,17 +84,17 @@ class CallLookups:
             deadline_s=deadline_s + 1, max_hanging=MOST_AT_ONCE, max_running=MOST_AT_ONCE
         )
 
-    async def calls(self, wanted: Filter) -> FoundCalls | str:
+    async def calls(self, call_filter: Filter) -> FoundCalls | str:
         """The newest calls that match."""
 
         def look(log: CallLog | None) -> FoundCalls:
             if log is None:
                 return FoundCalls([], older=False, has_any=False, names={})
-            found = log.find(wanted, PAGE_CALLS + 1)
-            older = len(found) > PAGE_CALLS
-            return FoundCalls(found[:PAGE_CALLS], older, log.last_id() > 0, _names(log))
+            newest = log.find(call_filter, PAGE_CALLS + 1)
+            older = len(newest) > PAGE_CALLS
+            return FoundCalls(newest[:PAGE_CALLS], older, log.last_id() > 0, _names(log))
 
-        return await self._look(("calls", wanted), look)
+        return await self._look(("calls", call_filter), look)
 
     async def call(self, number: int) -> FoundCall | str | None:
         """The call with this id; None if there is none."""
@@ -107,16 +107,16 @@ class CallLookups:
 
         return await self._look(("call", number), look)
 
-    async def figures(self, wanted: Filter) -> FoundFigures | str:
+    async def figures(self, call_filter: Filter) -> FoundFigures | str:
         """The figures of each tool and client."""
 
         def look(log: CallLog | None) -> FoundFigures:
             if log is None:
                 return FoundFigures([], 0, {})
-            found = tool_figures(log.figures(wanted))
-            return FoundFigures(found[:MOST_FIGURES], max(0, len(found) - MOST_FIGURES), _names(log))
+            rows = tool_figures(log.figures(call_filter))
+            return FoundFigures(rows[:MOST_FIGURES], max(0, len(rows) - MOST_FIGURES), _names(log))
 
-        return await self._look(("figures", wanted), look)
+        return await self._look(("figures", call_filter), look)
 
     async def _look(self, key: Hashable, look: Callable[[CallLog | None], _Found]) -> _Found | str:
         def work() -> _Found | str:

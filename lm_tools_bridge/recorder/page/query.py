@@ -45,27 +45,27 @@ def read_query(query: Mapping[str, str], now_s: float) -> CallQuery:
         query: the parameters of the address.
         now_s: seconds since 1970.
     """
-    given = {name: text for name in FIELDS if (text := query.get(name, "").strip())}
-    long = next((name for name, text in given.items() if len(text) > MAX_FIELD), None)
+    fields = {name: text for name in FIELDS if (text := query.get(name, "").strip())}
+    long = next((name for name, text in fields.items() if len(text) > MAX_FIELD), None)
     if long is not None:
         return CallQuery({}, Filter(), f"The field {long} is longer than {MAX_FIELD} characters.")
-    since = moment_of(given["since"], now_s) if "since" in given else None
-    if "since" in given and since is None:
-        return CallQuery(given, Filter(), "Since is a length of time such as 30m, 2h or 3d, or a date.")
-    slow = _slow_us(given["slow"]) if "slow" in given else None
-    if "slow" in given and slow is None:
-        return CallQuery(given, Filter(), "Slower than is a number of milliseconds, such as 1000.")
+    since = moment_of(fields["since"], now_s) if "since" in fields else None
+    if "since" in fields and since is None:
+        return CallQuery(fields, Filter(), "Since is a length of time such as 30m, 2h or 3d, or a date.")
+    slow = _slow_us(fields["slow"]) if "slow" in fields else None
+    if "slow" in fields and slow is None:
+        return CallQuery(fields, Filter(), "Slower than is a number of milliseconds, such as 1000.")
     wanted = Filter(
-        client=given.get("client"),
-        project=given.get("project"),
-        tool=given.get("tool"),
-        session=given.get("session"),
-        errors="errors" in given,
+        client=fields.get("client"),
+        project=fields.get("project"),
+        tool=fields.get("tool"),
+        session=fields.get("session"),
+        errors="errors" in fields,
         slower_than_us=slow,
         since_ms=None if since is None else max(-_LAST_MS, min(since, _LAST_MS)),
         before=call_number(query.get("before", "")),
     )
-    return CallQuery(given, wanted)
+    return CallQuery(fields, wanted)
 
 
 def call_number(text: str) -> int | None:
@@ -76,9 +76,9 @@ def call_number(text: str) -> int | None:
     return number if 0 < number < _MAX_ID else None
 
 
-def address(path: str, given: Mapping[str, object], **more: object) -> str:
+def address(path: str, fields: Mapping[str, object], **more: object) -> str:
     """The address of a page with these fields."""
-    fields = {name: str(value) for name, value in {**given, **more}.items()}
+    fields = {name: str(value) for name, value in {**fields, **more}.items()}
     return f"{path}?{urlencode(fields, errors='surrogatepass')}" if fields else path
 
 

@@ -54,28 +54,28 @@ class CallPages:
     async def _calls(self, request: web.Request) -> web.Response:
         now = self._wall()
         query = read_query(request.query, now)
-        found: FoundCalls | str = ""
+        answer: FoundCalls | str = ""
         if query.problem is None:
-            found = await self._lookups.calls(query.wanted)
-        return self._answer(_status(query, found), calls_page(query, found, now * 1000, self._notice()))
+            answer = await self._lookups.calls(query.wanted)
+        return self._answer(_status(query, answer), calls_page(query, answer, now * 1000, self._notice()))
 
     async def _figures(self, request: web.Request) -> web.Response:
         query = read_query(request.query, self._wall())
-        found: FoundFigures | str = ""
+        answer: FoundFigures | str = ""
         if query.problem is None:
-            found = await self._lookups.figures(query.wanted)
-        return self._answer(_status(query, found), figures_page(query, found, self._notice()))
+            answer = await self._lookups.figures(query.wanted)
+        return self._answer(_status(query, answer), figures_page(query, answer, self._notice()))
 
     async def _call(self, request: web.Request) -> web.Response:
         number = call_number(request.query.get("id", ""))
         if number is None:
             return self._answer(400, no_such_call("The address names no call."))
-        found = await self._lookups.call(number)
-        if found is None:
+        answer = await self._lookups.call(number)
+        if answer is None:
             return self._answer(404, no_such_call(f"Call {number} is not recorded, or no longer."))
-        if isinstance(found, str):
-            return self._answer(503, no_such_call(found))
-        return self._answer(200, call_page(found))
+        if isinstance(answer, str):
+            return self._answer(503, no_such_call(answer))
+        return self._answer(200, call_page(answer))
 
     def _notice(self) -> str | None:
         """Why newer calls are missing; None if they are recorded."""
@@ -94,7 +94,7 @@ def make_pages(
     return CallPages(lookups, recorder, html_response)
 
 
-def _status(query: CallQuery, found: object) -> int:
+def _status(query: CallQuery, answer: object) -> int:
     if query.problem is not None:
         return 400
-    return 503 if isinstance(found, str) else 200
+    return 503 if isinstance(answer, str) else 200

@@ -59,10 +59,10 @@ def differences(before: Any, after: Any, ignored: Collection[str] = ()) -> list[
 def _content(result: Any) -> Any:
     if not isinstance(result, dict):
         return result
-    kept = {key: value for key, value in result.items() if key not in _NOT_COMPARED and value is not None}
-    if kept.get("isError") is False:
-        del kept["isError"]
-    return kept
+    members = {key: value for key, value in result.items() if key not in _NOT_COMPARED and value is not None}
+    if members.get("isError") is False:
+        del members["isError"]
+    return members
 
 
 def _differences(

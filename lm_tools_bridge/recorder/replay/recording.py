@@ -59,15 +59,15 @@ def read_file(file: Path) -> list[RecordedCall]:
         Failure: it cannot be read, or has no such calls.
     """
     try:
-        found = list(_calls_in(file.read_text("utf-8").splitlines(), file.name))
+        calls = list(_calls_in(file.read_text("utf-8").splitlines(), file.name))
     except (OSError, ValueError, msgspec.ValidationError) as error:
         step = "make it with: lmtb calls export --contents -o FILE"
         raise Failure(
             f"{file} is no file of recorded calls: {error}", step, reason="unusable_file"
         ) from error
-    if not found:
+    if not calls:
         raise Failure(f"{file} has no recorded calls", "make it with: lmtb calls export --contents -o FILE")
-    return found
+    return calls
 
 
 def _calls_in(lines: Iterable[str], file: str) -> Iterator[RecordedCall]:

@@ -89,8 +89,8 @@ async def _send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
         _check_server(plan, readers)
         ready = [_prepared(call, plan, readers) for call in calls]
         return [
-            one if isinstance(one, Replayed) else await _replay(client, call, one, plan)
-            for call, one in zip(calls, ready, strict=True)
+            ready_call if isinstance(ready_call, Replayed) else await _replay(client, call, ready_call, plan)
+            for call, ready_call in zip(calls, ready, strict=True)
         ]
 
 
@@ -168,14 +168,14 @@ async def _replay(client: Client, call: RecordedCall, tool: str, plan: Plan) -> 
     result = Redactor(plan.hidden_keys).value(result)
     if call.result is None:
         return Replayed(call.name, tool, "sent", "its result was not recorded as a whole", result=result)
-    found = differences(_comparable(call.result), _comparable(result), plan.ignored)
-    return Replayed(call.name, tool, "different" if found else "same", None, found, result)
+    changes = differences(_comparable(call.result), _comparable(result), plan.ignored)
+    return Replayed(call.name, tool, "different" if changes else "same", None, changes, result)
 
 
-def _name_at(tool: str, known: Collection[str]) -> str:
+def _name_at(tool: str, tools: Collection[str]) -> str:
     """How the server names a tool: asked directly, without the namespace that the project adds."""
     bare = tool.partition("__")[2]
-    return bare if tool not in known and bare in known else tool
+    return bare if tool not in tools and bare in tools else tool
 
 
 def _comparable(result: Any) -> Any:
@@ -186,16 +186,16 @@ def _comparable(result: Any) -> Any:
 
 async def _reading_tools(client: Client) -> dict[str, bool]:
     """Name of each tool -> whether it says that it only reads."""
-    found: dict[str, bool] = {}
+    flags: dict[str, bool] = {}
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            found[tool.name] = bool(tool.annotations and tool.annotations.read_only_hint)
+            flags[tool.name] = bool(tool.annotations and tool.annotations.read_only_hint)
         cursor = page.next_cursor
         if cursor is None:
             break
-    return found
+    return flags
 
 
 def _first(error: BaseException) -> BaseException:

@@ -97,7 +97,7 @@ def replay(
     done = _replayed(calls, address, server, _permission(yes), ignored)
     _report(done, as_json=as_json)
     wrong = {"different", "failed"} if file is None else {"different", "failed", "skipped", "sent"}
-    if any(one.outcome in wrong for one in done):
+    if any(replayed.outcome in wrong for replayed in done):
         raise SystemExit(1)
 
 
@@ -107,21 +107,21 @@ def _chosen(numbers: Sequence[int], file: Path | None) -> list[RecordedCall]:
     if file is not None:
         return read_file(file)
     with open_log() as log:
-        found = [(existing(log, number), None if log is None else log.contents(number)) for number in numbers]
-    return [recorded_call(str(call.id), call, contents) for call, contents in found]
+        pairs = [(existing(log, number), None if log is None else log.contents(number)) for number in numbers]
+    return [recorded_call(str(call.id), call, contents) for call, contents in pairs]
 
 
 def _permission(yes: bool) -> Callable[[str], bool]:
     """Asks once for each tool that does not say that it only reads."""
-    given: dict[str, bool] = {}
+    answers: dict[str, bool] = {}
 
     def may_write(tool: str) -> bool:
         if yes:
             return True
-        if tool not in given:
+        if tool not in answers:
             change = f"{tool} may change something"
-            given[tool] = confirm(f"{change}. Call it again?", change, step="repeat it with --yes")
-        return given[tool]
+            answers[tool] = confirm(f"{change}. Call it again?", change, step="repeat it with --yes")
+        return answers[tool]
 
     return may_write
 
@@ -182,14 +182,14 @@ def _project_address(project: str | None) -> str:
 
 def _report(done: Sequence[Replayed], *, as_json: bool) -> None:
     if as_json or is_json():
-        outcomes = [one.outcome for one in done]
+        outcomes = [replayed.outcome for replayed in done]
         counts = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
         print_json({"counts": counts, "calls": msgspec.to_builtins(list(done))})
         return
-    for one in done:
-        why = f": {one.why}" if one.why else ""
-        say(Note(f"{one.call} {one.tool}: {one.outcome}{why}", _TONES[one.outcome]))
-        for difference in one.differences:
+    for replayed in done:
+        why = f": {replayed.why}" if replayed.why else ""
+        say(Note(f"{replayed.call} {replayed.tool}: {replayed.outcome}{why}", _TONES[replayed.outcome]))
+        for difference in replayed.differences:
             say(*(f"    {line}" for line in difference.lines()))
-    same = sum(one.outcome == "same" for one in done)
+    same = sum(replayed.outcome == "same" for replayed in done)
     say("", f"{same} of {len(done)} results are the same as recorded")

@@ -23,6 +23,7 @@ from aiohttp import web
 
 from lm_tools_bridge.page import routes as page_routes
 from lm_tools_bridge.protocol import headers, names
+from lm_tools_bridge.recorder import part as recorder
 from lm_tools_bridge.remote_hosts import daemon_part as remote_hosts
 from lm_tools_bridge.team import team
 from manager.admin.control.control_socket import make_control_app
@@ -59,7 +60,7 @@ ME = {"name": "model", "version": "1"}
 ASKS = "requires_approval = true\n"
 YES = {"action": "accept", "content": {"approve": True}}
 REFUSALS = ("HTTP/1.1 403", "47120", "may not change secrets")
-OF_FEATURES = page_routes.FOR_ANYONE | remote_hosts.FOR_ANYONE | team.FOR_ANYONE
+OF_FEATURES = page_routes.FOR_ANYONE | recorder.FOR_ANYONE | remote_hosts.FOR_ANYONE | team.FOR_ANYONE
 ANYONE = {entry.replace("{offer}", "x") for entry in FOR_ANYONE | OF_FEATURES}
 Request = tuple[str, str, Mapping[str, str], str]
 
@@ -128,12 +129,13 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             async with gateway.http.get(gateway.manager.base):
                 pass  # has the application of the port made
             await asyncio.to_thread(made.ask, "/tunnel", {})
-            await eventually(lambda: _exists(gateway.manager.paths.runtime_dir / "internal"))
+            await eventually(lambda: _has_socket(gateway.manager.paths.runtime_dir / "internal"))
             yield made
 
 
-async def _exists(folder: Path) -> bool:
-    return any(folder.glob("*.json"))
+async def _has_socket(folder: Path) -> bool:
+    """Whether the internal channel listens: the file that names its socket is there before the socket is."""
+    return any(Path(json.loads(file.read_text())["socket"]).is_socket() for file in folder.glob("*.json"))
 
 
 async def sent(way: str, place: object, requests: Sequence[Request], folder: Path) -> list[str]:

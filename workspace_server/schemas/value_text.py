@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+from lm_tools_bridge.text.near_names import near
 
 MAX_VALUE = 80
+_MOST_COMPARED: Final = 500
+"""Names that a misspelt one is compared with: an agent waits for the answer, and servers may list thousands."""
 """Most characters that are shown of a value."""
 _MAX_OPTIONS = 20
 
@@ -77,5 +80,5 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
         return word.replace("_", "").replace("-", "").lower()
 
     same = next((word for word in known if plain(word) == plain(name)), None)
-    close = difflib.get_close_matches(name[:MAX_VALUE], list(known)[:500], n=1)
+    close = near(name[:MAX_VALUE], known[:_MOST_COMPARED])
     return same or (close[0] if close else None)

@@ -6,13 +6,13 @@ The grammar is our own: no text reaches `eval`, `compile` or `ast`. `arithmetic_
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from lm_tools_bridge.text.near_names import near
 from workspace_server.sources.builtin.tools.arithmetic_operations import (
     BINARY,
     CONSTANTS,
@@ -179,7 +179,7 @@ class _Parser:
     def _constant(self, name: str, index: int) -> Number:
         if name in CONSTANTS:
             return CONSTANTS[name]
-        close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
+        close = near(name, _NAMES)
         guess = f" did you mean {close[0]}?" if close else ""
         at = self._place(index)
         raise InvalidExpression(

@@ -94,6 +94,6 @@ def _equal(kind: str, value: Any, text: str) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if kind == "integer" and isinstance(value, int | float):
-        found = _DECIMAL.fullmatch(text)
-        return found is not None and value == value // 1 and int(found[1]) == int(value)
+        match = _DECIMAL.fullmatch(text)
+        return match is not None and value == value // 1 and int(match[1]) == int(value)
     return isinstance(value, str) and text == value

@@ -89,10 +89,10 @@ class Call(msgspec.Struct, frozen=True):
         offered = self.view.get(self.name)
         if offered is not None:
             return offered
-        found = self.view.forwarded(self.name)
-        if found is None:
+        offered_tool = self.view.forwarded(self.name)
+        if offered_tool is None:
             return None
-        source, own_name = found
+        source, own_name = offered_tool
         tool = Tool(own_name, {"name": self.name, "inputSchema": {"type": "object"}})
         return OfferedTool(self.name, tool, source, tool.definition)
 

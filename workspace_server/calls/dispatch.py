@@ -229,25 +229,25 @@ class Calls:
             return _failed(offered, fault)
 
     async def _search_tools(self, call: Call) -> Outcome:
-        given = msgspec.json.decode(call.arguments)
+        arguments = msgspec.json.decode(call.arguments)
         call = await source_wait.with_all_sources(call, self.toolset, source_wait.SEARCH_WAIT_S)
-        found = await self._found_tools(call.view, given)
-        if not found.hits and call.view.is_listing:
+        matches = await self._found_tools(call.view, arguments)
+        if not matches.hits and call.view.is_listing:
             call = await source_wait.with_all_sources(call, self.toolset, source_wait.EMPTY_SEARCH_WAIT_S)
-            found = await self._found_tools(call.view, given)
+            matches = await self._found_tools(call.view, arguments)
         starting = [source.id.partition(":")[2] or source.id for source in call.view.starting]
         if (client_names := call.view.names_for(call.request.name_rules)) is not None:
-            found = found.renamed(client_names.shown)
-        answer = encode_result(search_tool.answer(found, starting))
+            matches = matches.renamed(client_names.shown)
+        answer = encode_result(search_tool.answer(matches, starting))
         return result_channels.without_repetition(answer, call.model_sees)
 
-    async def _found_tools(self, view: View, given: Mapping[str, Any]) -> Found:
-        remote_hits = await nested_call.hits(view, given)
+    async def _found_tools(self, view: View, arguments: Mapping[str, Any]) -> Found:
+        remote_hits = await nested_call.hits(view, arguments)
         searchable = (
             Searchable(offered.name, offered.definition, (*offered.tool.keywords, *offered.source.keywords))
             for offered in view.tools
         )
-        return await self._search.search(searchable, view, given, remote_hits)
+        return await self._search.search(searchable, view, arguments, remote_hits)
 
     async def _execute_tool(self, call: Call) -> Outcome:
         inner = execute_tool.unwrap(call.arguments)

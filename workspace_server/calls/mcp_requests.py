@@ -50,14 +50,14 @@ async def forward(
         params: the parameters with the source's own names. `_meta`, answers and state come from `request`.
         time_limit_s: a limit below the source's own, in seconds.
     """
-    method, given = request.method, {k: raw for k, raw in params.items() if k not in _RESUMING}
+    method, members = request.method, {k: raw for k, raw in params.items() if k not in _RESUMING}
     seconds = min(time_limit_s, source.timeout_s or view.configuration.call_timeout_s)
-    given.pop("_meta", None)
+    members.pop("_meta", None)
     name = request.inbound.name or ""
 
     async def send(timed: CallContext) -> CallOutcome:
         resuming = {key: timed.params[key] for key in _RESUMING if key in timed.params}
-        return await source.forward(method, {**given, **resuming}, timed)
+        return await source.forward(method, {**members, **resuming}, timed)
 
     async def work(context: CallContext) -> CallOutcome:
         text = f"{source.id} did not answer {method} within {seconds:g} s"
@@ -68,7 +68,7 @@ async def forward(
     if method not in _MAY_ASK:
         outcome = await work(context)
     else:
-        arguments: Any = {key: msgspec.json.decode(raw) for key, raw in given.items()}
+        arguments: Any = {key: msgspec.json.decode(raw) for key, raw in members.items()}
         binding = StateBinding(method, name, arguments, source.id, context.caller)
         outcome = await calls.suspended_calls.run(binding, context, work)
     request.clock.add(source.id, time.monotonic() - began)

@@ -51,9 +51,9 @@ async def _answers(
         method = jsonrpc.text_of(members.get("method", b"")) or ""
         return await context.ask(method, members.get("params", msgspec.Raw()))
 
-    given = await asyncio.gather(*map(ask, requests.values()))
+    replies = await asyncio.gather(*map(ask, requests.values()))
     answers: dict[str, msgspec.Raw] = {}
-    for key, answer in zip(requests, given, strict=True):
+    for key, answer in zip(requests, replies, strict=True):
         if isinstance(answer, RpcError):
             return answer
         answers[key] = answer
@@ -72,12 +72,12 @@ async def hits(view: View, arguments: Mapping[str, Any]) -> Sequence[Hit]:
     sources = [source for source in view.snapshot.sources if source.accepts_unlisted]
     if not sources or not isinstance(query, str) or not query.strip():
         return ()
-    found = await asyncio.gather(
+    results = await asyncio.gather(
         *(source.nested_search(query, MAX_RESULTS, DEADLINE_S) for source in sources)
     )
     return [
         hit
-        for source, result in zip(sources, found, strict=True)
+        for source, result in zip(sources, results, strict=True)
         if result is not None
         for hit in read_hits(result, _offered_name(source))
         if view.forwarded(hit.name) is not None

@@ -97,10 +97,10 @@ class McpRequest(msgspec.Struct, frozen=True):
     @property
     def list_wait_s(self) -> float | None:
         """How many seconds it may still wait for sources without a known list; None if it is not said."""
-        given = self.header.get(headers.LIST_WAIT, "")
-        if not (given.isascii() and given.isdigit() and len(given) <= _LIST_WAIT_DIGITS):
+        header_text = self.header.get(headers.LIST_WAIT, "")
+        if not (header_text.isascii() and header_text.isdigit() and len(header_text) <= _LIST_WAIT_DIGITS):
             return None
-        return max(0.0, self.arrived + int(given) / 1000 - time.monotonic())
+        return max(0.0, self.arrived + int(header_text) / 1000 - time.monotonic())
 
     @property
     def client(self) -> str:

@@ -130,10 +130,10 @@ class SuspendedCalls:
     async def _take(self, binding: StateBinding, state: str) -> SuspendedCall | None:
         """The call that this state resumes. A state can be used once."""
         opened = await asyncio.to_thread(self._states.open, state, binding, self._wall())
-        found = None if opened is None or opened.inner is None else self._waiting.get(opened.inner)
-        if found is None or found[0].state != state:
+        waiting_call = None if opened is None or opened.inner is None else self._waiting.get(opened.inner)
+        if waiting_call is None or waiting_call[0].state != state:
             return None
-        suspended, timer = self._waiting.pop(found[0].id)
+        suspended, timer = self._waiting.pop(waiting_call[0].id)
         timer.cancel()
         suspended.state = ""
         return suspended
@@ -215,9 +215,9 @@ def _is_accepted(answer: msgspec.Raw) -> bool:
 
 def _pages(error: RpcError) -> list[msgspec.Raw]:
     """The URL elicitations in the data of a `URL_REQUIRED` error."""
-    named = jsonrpc.members_of(error.data or b"").get("elicitations", msgspec.Raw(b"[]"))
+    elicitations = jsonrpc.members_of(error.data or b"").get("elicitations", msgspec.Raw(b"[]"))
     try:
-        found = msgspec.json.decode(named, type=list[msgspec.Raw])
+        requests = msgspec.json.decode(elicitations, type=list[msgspec.Raw])
     except msgspec.DecodeError:
         return []
-    return [one for one in found if jsonrpc.members_of(one)]
+    return [request for request in requests if jsonrpc.members_of(request)]

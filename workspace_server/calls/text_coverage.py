@@ -54,14 +54,14 @@ class SaidTexts:
     @cached_property
     def _strings(self) -> frozenset[str]:
         """The texts, and the strings in those that are JSON."""
-        found = {text.strip() for text in self._texts}
+        texts = {text.strip() for text in self._texts}
         for text in self._texts:
             try:
                 decoded = msgspec.json.decode(text)
             except (msgspec.DecodeError, RecursionError):
                 continue
-            found.update(leaf.strip() for leaf in _leaves(decoded) if isinstance(leaf, str))
-        return frozenset(found)
+            texts.update(leaf.strip() for leaf in _leaves(decoded) if isinstance(leaf, str))
+        return frozenset(texts)
 
     @cached_property
     def _numbers(self) -> frozenset[float]:

@@ -195,8 +195,8 @@ class ActiveSources:
     ) -> Mapping[str, tuple[str, ...]]:
         changed = [item for item in items if item.may_be_data and verdicts[item.key] == "changed"]
         recorded = self._store.recorded(self._root) if changed else {}
-        found = {item.key: changed_data(recorded.get(item.key), item) for item in changed}
-        return {key: paths for key, paths in found.items() if paths}
+        changes = {item.key: changed_data(recorded.get(item.key), item) for item in changed}
+        return {key: paths for key, paths in changes.items() if paths}
 
     def _use_shell_environment(self, environ: Mapping[str, str]) -> None:
         """Use the variables of the user's login shell for placeholders and for the search path."""
@@ -220,13 +220,15 @@ class ActiveSources:
             issues.append(pending_issue(text, verdict, str(self._root)))
         self._in_force = replace(configuration, issues=(*configuration.issues, *issues))
         self._registry.internal_prefix = configuration.internal_prefix
-        made: dict[str, tuple[object, Source]] = {}
-        for one in self._specs(configuration, state):
-            known = self._made.get(one.key)
-            is_same = known is not None and known[0] == one.spec
-            made[one.key] = known if known is not None and is_same else (one.spec, one.make())
-        self._made = made
-        sources = [source for _, source in made.values()]
+        sources_by_key: dict[str, tuple[object, Source]] = {}
+        for spec in self._specs(configuration, state):
+            earlier = self._made.get(spec.key)
+            is_same = earlier is not None and earlier[0] == spec.spec
+            sources_by_key[spec.key] = (
+                earlier if earlier is not None and is_same else (spec.spec, spec.make())
+            )
+        self._made = sources_by_key
+        sources = [source for _, source in sources_by_key.values()]
         self._file_checks = [source.look for source in sources if isinstance(source, FileBackedSource)]
         scripts = configuration.scripts
         elsewhere = (*scripts.tools_path, *scripts.libraries_path)
@@ -269,5 +271,7 @@ def server_key(entry: StdioServer | RemoteServer) -> str:
 def _needs_shell(configuration: Configuration) -> bool:
     """Whether the configuration may start a program, or uses a variable that only the login shell may set."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
-    named = any(entry.enabled and (entry.token_env or entry.defaulted) for entry in configuration.remote)
-    return unresolved or named or any(entry.enabled for entry in configuration.stdio)
+    needs_variables = any(
+        entry.enabled and (entry.token_env or entry.defaulted) for entry in configuration.remote
+    )
+    return unresolved or needs_variables or any(entry.enabled for entry in configuration.stdio)

@@ -74,7 +74,7 @@ class ClientNames:
         return self._meant.get(name) or (self._with_offered_prefix(name),)
 
     def _with_offered_prefix(self, name: str) -> str:
-        joined = max((one for one in self._prefixes if name.startswith(one)), key=len, default="")
+        joined = max((prefix for prefix in self._prefixes if name.startswith(prefix)), key=len, default="")
         offered = self._prefixes.get(joined, [])
         if len(offered) != 1 or name.startswith(offered[0]):
             return name
@@ -84,11 +84,11 @@ class ClientNames:
 def _apart(changed: Mapping[str, str], own: frozenset[str], rules: NameRules) -> Mapping[str, str]:
     """The names that clients get, by the offered ones."""
     counts = Counter(changed.values())
-    shown = {}
+    client_names = {}
     for name, spelling in changed.items():
         is_taken = counts[spelling] > 1 or (spelling != name and naming.is_reserved(spelling))
-        shown[name] = _hashed(name, spelling, rules) if is_taken and name not in own else spelling
-    return shown
+        client_names[name] = _hashed(name, spelling, rules) if is_taken and name not in own else spelling
+    return client_names
 
 
 def _changed(name: str, rules: NameRules) -> str:
@@ -102,11 +102,11 @@ def _joined(name: str, rules: NameRules) -> str:
 
 def _hashed(name: str, spelling: str, rules: NameRules) -> str:
     """The beginning of the spelling, `_`, and hex digits of the SHA-256 of the offered name."""
-    kept = spelling[: rules.longest - _DIGITS - 1].rstrip("_")
-    return f"{kept}_{hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]}"
+    beginning = spelling[: rules.longest - _DIGITS - 1].rstrip("_")
+    return f"{beginning}_{hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]}"
 
 
-def _issue(spelling: str, names: Sequence[str], shown: Mapping[str, str]) -> Issue:
+def _issue(spelling: str, names: Sequence[str], client_names: Mapping[str, str]) -> Issue:
     message = f'For this client "{spelling}" could be {len(names)} tools; a call by this name is refused'
-    details = "; ".join(f"{name} is {shown[name]}" for name in names)
+    details = "; ".join(f"{name} is {client_names[name]}" for name in names)
     return Issue("warning", "names", "TOOL_NAME_CLASH", message, spelling, details)

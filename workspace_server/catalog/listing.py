@@ -100,9 +100,9 @@ class Listing:
             self.stale = self._listed is not None
         source = self.source
         reported = (tuple(source.issues()), source.withheld(), source.offerings())
-        seen = (self._listed, self._cause, self.stale, self.is_awaited, *reported)
-        before, self._seen, self._revision = self._seen, seen, source.revision
-        return before != seen
+        state = (self._listed, self._cause, self.stale, self.is_awaited, *reported)
+        before, self._seen, self._revision = self._seen, state, source.revision
+        return before != state
 
     @property
     def is_awaited(self) -> bool:
@@ -153,15 +153,15 @@ class Listing:
     def issues(self) -> list[Issue]:
         """Problems of the source and of its single tools."""
         details = f"source {self.source.id}"
-        found = [*self._problems, *self.source.issues()]
+        issues = [*self._problems, *self.source.issues()]
         if self._cause is not None:
             text = f"Failed to fetch tools: {self._cause}"
             level: Any = "error" if self._listed is None else "warning"
-            found.append(Issue(level, "source", "SOURCE_UNAVAILABLE", text, details=details))
+            issues.append(Issue(level, "source", "SOURCE_UNAVAILABLE", text, details=details))
         elif self._listed is None:
             text = f'Source "{self.source.id}" has not answered yet; its tools are listed as soon as it does'
-            found.append(Issue("warning", "source", "SOURCE_STARTING", text, details=details))
-        return found
+            issues.append(Issue("warning", "source", "SOURCE_STARTING", text, details=details))
+        return issues
 
     def as_dict(self) -> dict[str, Any]:
         """The source for health and status; `lastRefresh` in seconds since 1970."""
@@ -210,8 +210,8 @@ def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], lis
             text = f'Tool "{tool.name}" is already registered'
             issues.append(Issue("warning", "names", "TOOL_NAME_DUPLICATE", text, tool.name, details))
             continue
-        readable, found = (tool, []) if source.kind in _OWN_DEFINITIONS else _readable(tool, details)
-        issues += found
+        readable, problems = (tool, []) if source.kind in _OWN_DEFINITIONS else _readable(tool, details)
+        issues += problems
         if readable is not None:
             good[tool.name] = readable
     return tuple(good.values()), issues
@@ -242,6 +242,6 @@ def _readable(tool: Tool, details: str) -> tuple[Tool | None, list[Issue]]:
 
 
 def _removed_issue(name: str, removed: Sequence[str], details: str) -> Issue:
-    shown = ", ".join(removed[:_MAX_NAMED]) + (" and others" if len(removed) > _MAX_NAMED else "")
-    text = f'Tool "{name}" has members that clients cannot read; they are left out or repaired: {shown}'
+    names = ", ".join(removed[:_MAX_NAMED]) + (" and others" if len(removed) > _MAX_NAMED else "")
+    text = f'Tool "{name}" has members that clients cannot read; they are left out or repaired: {names}'
     return Issue("warning", "schema", "TOOL_MEMBERS_REMOVED", text, name, details)

@@ -31,15 +31,15 @@ def near_names(name: str, known: Iterable[tuple[str, str]]) -> list[str]:
     scored: list[tuple[float, str]] = []
     for offered, own in known:
         pairs = [(part, own)] if part != name else [(name, own), (name, offered)]
-        if any(_is_same_deed(asked, candidate) for asked, candidate in pairs):
+        if any(_is_same_deed(unknown, candidate) for unknown, candidate in pairs):
             score = max(_similarity(name.lower(), offered.lower()), *(_similarity(*pair) for pair in pairs))
             scored.append((score, offered))
-    scored.sort(key=lambda one: (-one[0], one[1]))
+    scored.sort(key=lambda entry: (-entry[0], entry[1]))
     return [offered for score, offered in scored if score >= _CUTOFF][:LIMIT]
 
 
-def _is_same_deed(asked: str, candidate: str) -> bool:
-    mine, theirs = _words(asked), _words(candidate)
+def _is_same_deed(unknown: str, candidate: str) -> bool:
+    mine, theirs = _words(unknown), _words(candidate)
     if not mine or not theirs:
         return False
     return "".join(mine) == "".join(theirs) or _contains(mine, theirs) or _contains(theirs, mine)
@@ -55,5 +55,5 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _similarity(one: str, other: str) -> float:
-    return 1.0 if one == other else difflib.SequenceMatcher(None, one, other).ratio()
+def _similarity(word: str, other: str) -> float:
+    return 1.0 if word == other else difflib.SequenceMatcher(None, word, other).ratio()

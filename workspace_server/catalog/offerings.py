@@ -58,7 +58,7 @@ class Offerings:
 
     def template(self, text: str) -> OfferedEntry | None:
         """The template that is exactly this text."""
-        return next((one for one in self.templates if one.name == text), None)
+        return next((template for template in self.templates if template.name == text), None)
 
     def owner(self, uri: str) -> Source | None:
         """The source that lists exactly this resource."""
@@ -71,36 +71,36 @@ class Offerings:
 
     def likely(self, uri: str) -> list[Source]:
         """The sources with a template that matches this URI, as far as `MAX_STEPS` allows to find out."""
-        found: set[str] = set()
+        sources: set[str] = set()
         left = MAX_STEPS
-        for one in self.templates:
-            if one.source.id not in found:
-                left -= steps(one.name, uri)
-                if left >= 0 and matches(one.name, uri):
-                    found.add(one.source.id)
-        return [source for source in self.sources if source.id in found]
+        for template in self.templates:
+            if template.source.id not in sources:
+                left -= steps(template.name, uri)
+                if left >= 0 and matches(template.name, uri):
+                    sources.add(template.source.id)
+        return [source for source in self.sources if source.id in sources]
 
     @cached_property
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """The numbers of prompts and resources by source id, without templates."""
-        found: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, int]] = {}
         for word, entries in (("promptCount", self.prompts), ("resourceCount", self.resources)):
-            for one in entries:
-                counted = found.setdefault(one.source.id, {"promptCount": 0, "resourceCount": 0})
+            for entry in entries:
+                counted = counts.setdefault(entry.source.id, {"promptCount": 0, "resourceCount": 0})
                 counted[word] += 1
-        return found
+        return counts
 
     @cached_property
     def _prompts(self) -> Mapping[str, OfferedEntry]:
-        return {one.name: one for one in self.prompts}
+        return {prompt.name: prompt for prompt in self.prompts}
 
     @cached_property
     def _skills(self) -> Mapping[str, OfferedEntry]:
-        return {one.name: one for one in self.skills}
+        return {skill.name: skill for skill in self.skills}
 
     @cached_property
     def _resources(self) -> Mapping[str, OfferedEntry]:
-        return {one.name: one for one in self.resources}
+        return {resource.name: resource for resource in self.resources}
 
 
 def merge(sources: Sequence[Source]) -> Offerings:
@@ -108,38 +108,41 @@ def merge(sources: Sequence[Source]) -> Offerings:
 
     A source whose tools are off by default offers nothing: there is no setting to enable single entries.
     """
-    listed = [(source, source.offerings()) for source in sources if source.default == "enabled"]
-    named, issues = naming.assign(
-        [(source, offerings.prompts) for source, offerings in listed], None, "prompt"
+    offerings_by_source = [(source, source.offerings()) for source in sources if source.default == "enabled"]
+    names_by_source, issues = naming.assign(
+        [(source, offerings.prompts) for source, offerings in offerings_by_source], None, "prompt"
     )
     prompts = tuple(
-        OfferedEntry(one.name, one.item, one.source, {**one.item.definition, "name": one.name})
-        for one in named
+        OfferedEntry(entry.name, entry.item, entry.source, {**entry.item.definition, "name": entry.name})
+        for entry in names_by_source
     )
-    resources, clashes = _by_uri(listed, lambda offerings: offerings.resources)
-    templates, more = _by_uri(listed, lambda offerings: offerings.templates)
-    skills, _ = _by_uri(listed, lambda offerings: offerings.skills)  # clashes are those of the resources
-    offering = tuple(source for source, _ in listed)
+    resources, clashes = _by_uri(offerings_by_source, lambda offerings: offerings.resources)
+    templates, more = _by_uri(offerings_by_source, lambda offerings: offerings.templates)
+    skills, _ = _by_uri(
+        offerings_by_source, lambda offerings: offerings.skills
+    )  # clashes are those of the resources
+    offering = tuple(source for source, _ in offerings_by_source)
     return Offerings(prompts, resources, templates, skills, offering, (*issues, *clashes, *more))
 
 
 def _by_uri(
-    listed: Sequence[tuple[Source, SourceOfferings]], of: Callable[[SourceOfferings], Sequence[Entry]]
+    offerings_by_source: Sequence[tuple[Source, SourceOfferings]],
+    of: Callable[[SourceOfferings], Sequence[Entry]],
 ) -> tuple[tuple[OfferedEntry, ...], list[Issue]]:
     """The entries of all sources, sorted by URI; of equal URIs only the first."""
-    found: dict[str, OfferedEntry] = {}
+    entries_by_name: dict[str, OfferedEntry] = {}
     issues = []
-    for source, offerings in listed:
+    for source, offerings in offerings_by_source:
         clashing: dict[str, list[str]] = {}
         for entry in of(offerings):
             if _is_reserved(entry.name, source):
                 clashing.setdefault("", []).append(entry.name)
-            elif entry.name in found:
-                clashing.setdefault(found[entry.name].source.id, []).append(entry.name)
+            elif entry.name in entries_by_name:
+                clashing.setdefault(entries_by_name[entry.name].source.id, []).append(entry.name)
             else:
-                found[entry.name] = OfferedEntry(entry.name, entry, source, entry.definition)
+                entries_by_name[entry.name] = OfferedEntry(entry.name, entry, source, entry.definition)
         issues += [_taken(source, keeper, uris) for keeper, uris in clashing.items()]
-    ordered = sorted(found.values(), key=lambda one: naming.sort_key(one.name))
+    ordered = sorted(entries_by_name.values(), key=lambda entry: naming.sort_key(entry.name))
     return tuple(ordered), issues
 
 
@@ -149,11 +152,11 @@ def _is_reserved(uri: str, source: Source) -> bool:
 
 def _taken(source: Source, keeper: str, uris: Sequence[str]) -> Issue:
     """One issue for all URIs of a source that another one has; an empty `keeper` means they are reserved."""
-    shown = ", ".join(uris[:MAX_NAMED]) + (f" and {len(uris) - MAX_NAMED} more" * (len(uris) > MAX_NAMED))
+    examples = ", ".join(uris[:MAX_NAMED]) + (f" and {len(uris) - MAX_NAMED} more" * (len(uris) > MAX_NAMED))
     if keeper:
-        text = f'Sources "{keeper}" and "{source.id}" offer the same URIs; the first one answers: {shown}'
+        text = f'Sources "{keeper}" and "{source.id}" offer the same URIs; the first one answers: {examples}'
         return Issue("warning", "names", "RESOURCE_URI_CLASH", text, details=f"source {source.id}")
-    text = f'URIs of source "{source.id}" are reserved and left out: {shown}'
+    text = f'URIs of source "{source.id}" are reserved and left out: {examples}'
     return Issue("warning", "names", "RESOURCE_URI_RESERVED", text, details=f"source {source.id}")
 
 

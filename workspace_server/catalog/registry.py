@@ -144,21 +144,21 @@ class Registry:
     def replace(self, sources: Sequence[Source]) -> None:
         """Offer these sources, in this order, from now on. Sources that are no longer named are closed."""
         refused = {source.id: issue for source in sources if (issue := naming.namespace_issue(source))}
-        known = {id(listing.source): listing for listing in self._listings}
+        listings = {id(listing.source): listing for listing in self._listings}
         accepted = [source for source in sources if source.id not in refused]
         self._refused = list(refused.values())
-        kept = {id(source) for source in accepted}
-        replaced = [listing for number, listing in known.items() if number not in kept]
+        accepted_ids = {id(source) for source in accepted}
+        replaced = [listing for number, listing in listings.items() if number not in accepted_ids]
         for listing in replaced:
             task = asyncio.get_running_loop().create_task(_close(listing), name=_closing_name(listing.source))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-        self._listings = [known.get(id(source)) or self._enter(source) for source in accepted]
+        self._listings = [listings.get(id(source)) or self._enter(source) for source in accepted]
         self._is_current = self._is_current and not replaced
 
     async def refresh(self, identity: str | None = None) -> bool:
         """Refresh one source, or all of them; returns whether there was one."""
-        chosen = [one.source for one in self._listings if identity in (None, one.source.id)]
+        chosen = [listing.source for listing in self._listings if identity in (None, listing.source.id)]
         await asyncio.gather(*(source.refresh() for source in chosen))
         return bool(chosen)
 
@@ -254,12 +254,12 @@ class Registry:
             self._notify_listener()
 
     def _merge(self) -> Snapshot:
-        listed = [(listing.source, listing.tools) for listing in self._listings]
-        named, issues = naming.assign(listed, self.internal_prefix)
-        tools = tuple(_offer(entry) for entry in named)
+        tools_by_source = [(listing.source, listing.tools) for listing in self._listings]
+        named_tools, issues = naming.assign(tools_by_source, self.internal_prefix)
+        tools = tuple(_offer(entry) for entry in named_tools)
         filtered: dict[str, Source] = {}
         withheld: dict[str, str] = {}
-        offered_names = {(entry.source.id, entry.item.name): entry.name for entry in named}
+        offered_names = {(entry.source.id, entry.item.name): entry.name for entry in named_tools}
         for listing in self._listings:
             issues += (
                 _under_offered_name(issue, listing.source, offered_names) for issue in listing.issues()

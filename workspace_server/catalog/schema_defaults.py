@@ -71,7 +71,7 @@ def _problem(
     # the whole schema, so that references inside it keep their meaning
     alone = {**schema, "properties": {parameter: properties[parameter]}, "required": []}
     try:
-        found = validator_for(alone).check({parameter: value})
+        problems = validator_for(alone).check({parameter: value})
     except ValueError:
         return "the tool's schema cannot be checked"
-    return found[0].message if found else None
+    return problems[0].message if problems else None

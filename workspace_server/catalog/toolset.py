@@ -134,12 +134,12 @@ class Toolset:
             closely: adds processes, restarts and the last lines of standard error. Health answers leave these
                 out, because every user of this machine can read them.
         """
-        known, callable_ = views.counts(self._view.snapshot.tools), views.counts(self._view.tools)
+        known_counts, callable_ = views.counts(self._view.snapshot.tools), views.counts(self._view.tools)
         counts = self._view.snapshot.offerings.counts
         return [
             {
                 **source,
-                "toolCount": known.get(source["id"], 0),
+                "toolCount": known_counts.get(source["id"], 0),
                 "enabledToolCount": callable_.get(source["id"], 0),
                 **counts.get(source["id"], {}),
             }
@@ -224,14 +224,12 @@ MAX_TEXT: Final = 1_000
 
 def limited(issues: Iterable[Issue]) -> list[Issue]:
     """The issues in their order, errors first; one in place of those beyond the limit."""
-    found = sorted(issues, key=lambda issue: issue.order)
-    shown = [_shortened(issue) for issue in found[:MAX_ISSUES]]
-    if len(found) > MAX_ISSUES:
-        text = (
-            f"{len(found) - MAX_ISSUES} more problems are not listed; correct those that are, and list again"
-        )
-        shown.append(Issue("warning", "issues", "ISSUES_LEFT_OUT", text))
-    return shown
+    ordered = sorted(issues, key=lambda issue: issue.order)
+    shortened = [_shortened(issue) for issue in ordered[:MAX_ISSUES]]
+    if len(ordered) > MAX_ISSUES:
+        text = f"{len(ordered) - MAX_ISSUES} more problems are not listed; correct those that are, and list again"
+        shortened.append(Issue("warning", "issues", "ISSUES_LEFT_OUT", text))
+    return shortened
 
 
 def _shortened(issue: Issue) -> Issue:

@@ -97,12 +97,12 @@ class View:
         """
         if name in self.hidden or name in self.by_name or self._is_internal(name):
             return None
-        named = [
+        candidates = [
             (len(prefix), source, name.removeprefix(prefix))
             for source in self.snapshot.sources
             if source.accepts_unlisted and (prefix := naming.prefix_of(source)) and name.startswith(prefix)
         ]
-        _, source, own = max(named, key=lambda one: one[0], default=(0, None, ""))
+        _, source, own = max(candidates, key=lambda candidate: candidate[0], default=(0, None, ""))
         if source is None or not own or not passes_filters(source, own):
             return None
         return None if policy.hidden({name: source.default}, self.configuration.deltas) else (source, own)
@@ -111,17 +111,17 @@ class View:
         """The source that could have a tool or prompt of this name, but has not listed anything yet."""
         if self._is_internal(name) or name in self.hidden:
             return None
-        known = self.snapshot.tools if kind == "tools" else self.snapshot.offerings.prompts
-        listed = {offered.source.id for offered in known}
+        entries = self.snapshot.tools if kind == "tools" else self.snapshot.offerings.prompts
+        listed_sources = {offered.source.id for offered in entries}
         named = [
             (len(prefix), source)
             for source in self.snapshot.sources
-            if source.id not in listed
+            if source.id not in listed_sources
             and (source.id in self.snapshot.awaited or source.state not in _FINAL)
             and ((prefix := naming.prefix_of(source)) or naming.has_foreign_names(source))
             and name.startswith(prefix)
         ]
-        return max(named, key=lambda one: one[0], default=(0, None))[1]
+        return max(named, key=lambda candidate: candidate[0], default=(0, None))[1]
 
     def source_down(self, name: str) -> Source | None:
         """The source with this name's namespace, if it is not running or disabled.
@@ -130,14 +130,14 @@ class View:
         """
         if self._is_internal(name) or name in self.hidden:
             return None
-        named = [
+        candidates = [
             (len(prefix), source)
             for source in self.snapshot.sources
             if source.state in NOT_RUNNING
             and (prefix := naming.prefix_of(source))
             and name.startswith(prefix)
         ]
-        return max(named, key=lambda one: one[0], default=(0, None))[1]
+        return max(candidates, key=lambda candidate: candidate[0], default=(0, None))[1]
 
     def trust_path_for(self, name: str) -> str | None:
         """The path that has to be trusted before this name can be called; None if trust is not missing."""
@@ -186,12 +186,12 @@ class View:
             traits: what is special about the client.
             keeps_meta_tools: whether the client was shown the meta-tools before.
         """
-        shown = _SHOWN[mode]
+        visibilities = _SHOWN[mode]
         own_servers = () if mode is Mode.SHOW_ALL else own_servers
         definitions = [
             offered.definition
             for offered in self.tools
-            if offered.tool.visibility in shown
+            if offered.tool.visibility in visibilities
             and not is_own_server(offered.source, own_servers)
             and not (offered.tool.unlisted and mode is not Mode.SHOW_ALL)
         ]
@@ -220,8 +220,8 @@ class View:
     def starting(self) -> Sequence[Source]:
         """The sources that have not listed any tools yet, but are expected to."""
         waiting = [source for source in self.snapshot.sources if self.expects_tools(source)]
-        listed = {offered.source.id for offered in self.snapshot.tools} if waiting else set()
-        return [source for source in waiting if source.id not in listed]
+        listed_sources = {offered.source.id for offered in self.snapshot.tools} if waiting else set()
+        return [source for source in waiting if source.id not in listed_sources]
 
     def expects_tools(self, source: Source) -> bool:
         """Whether a source without tools is going to list some without anybody's help."""
@@ -237,19 +237,24 @@ class View:
     def differences(self, other: View) -> frozenset[Kind]:
         """The lists that differ between the two views, in any mode."""
         mine, theirs = self._lists(), other._lists()
-        return frozenset(kind for kind, shown in mine.items() if shown != theirs[kind])
+        return frozenset(kind for kind, entries in mine.items() if entries != theirs[kind])
 
     def _lists(self) -> Mapping[Kind, object]:
         offerings = self.snapshot.offerings
         described = [
-            (one.name, one.tool.description) for one in self.tools
+            (offered.name, offered.tool.description) for offered in self.tools
         ]  # each tool is a resource as well
         return {
-            "tools": [(one.definition, one.tool.visibility, one.tool.unlisted) for one in self.tools],
-            "prompts": [one.definition for one in offerings.prompts],
+            "tools": [
+                (offered.definition, offered.tool.visibility, offered.tool.unlisted) for offered in self.tools
+            ],
+            "prompts": [prompt.definition for prompt in offerings.prompts],
             "resources": (
                 described,
-                [one.definition for one in (*offerings.resources, *offerings.templates, *offerings.skills)],
+                [
+                    entry.definition
+                    for entry in (*offerings.resources, *offerings.templates, *offerings.skills)
+                ],
             ),
         }
 
@@ -269,13 +274,13 @@ def mode_of(header: Mapping[str, str], query: Mapping[str, str]) -> Mode:
         header: the request's headers, case-insensitive.
         query: the decoded query parameters.
     """
-    given = [
+    lines = [
         (header[name] if name in header else query.get(member, "")).strip().lower()
         for name, member in headers.TOOL_MODES.items()
     ]
-    if given[0] == "discovery":
+    if lines[0] == "discovery":
         return Mode.DISCOVERY
-    return Mode.SHOW_ALL if given[1] == "true" else Mode.NORMAL
+    return Mode.SHOW_ALL if lines[1] == "true" else Mode.NORMAL
 
 
 def build_view(snapshot: Snapshot, configuration: Configuration) -> View:
@@ -305,7 +310,7 @@ def build_view(snapshot: Snapshot, configuration: Configuration) -> View:
 
 def counts(tools: Sequence[OfferedTool]) -> dict[str, int]:
     """The number of these tools per source id."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for offered in tools:
-        found[offered.source.id] = found.get(offered.source.id, 0) + 1
-    return found
+        counts[offered.source.id] = counts.get(offered.source.id, 0) + 1
+    return counts

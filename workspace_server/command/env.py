@@ -39,11 +39,11 @@ def env(folders: UserFolders, *, root: Path, as_json: bool) -> None:
     mine = dict(os.environ)
     # without the manager's PATH, use the login shell's, which servers have at least
     search = asyncio.run(login_path({**mine, "PATH": folders.path or ""}))
-    found = compare(mine, environment.inherited_by_server(mine, search, str(folder)))
+    comparison = compare(mine, environment.inherited_by_server(mine, search, str(folder)))
     if as_json:
-        print_json(found)
+        print_json(comparison)
     else:
-        _show(found, known=folders.path is not None)
+        _show(comparison, known=folders.path is not None)
 
 
 def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any
     return {
         "path": {
             "child": theirs,
-            "onlyChild": [one for one in theirs if one not in mine],
-            "onlyShell": [one for one in mine if one not in theirs],
+            "onlyChild": [variable for variable in theirs if variable not in mine],
+            "onlyShell": [variable for variable in mine if variable not in theirs],
         },
         "programs": {name: {"child": _which(name, theirs), "shell": _which(name, mine)} for name in PROGRAMS},
         "missing": sorted(shell.keys() - child.keys() - _SHELL_VARIABLES),

@@ -47,11 +47,11 @@ def login(folders: UserFolders, *, root: Path, namespace: str, no_browser: bool,
 
 
 def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
-    known = {server.namespace: server for server in servers}
-    if (found := known.get(namespace)) is not None:
+    servers_by_name = {server.namespace: server for server in servers}
+    if (found := servers_by_name.get(namespace)) is not None:
         return found
-    names = ", ".join(known) or "none"
-    text = f"this workspace has no remote server {namespace}{did_you_mean(namespace, known)}"
+    names = ", ".join(servers_by_name) or "none"
+    text = f"this workspace has no remote server {namespace}{did_you_mean(namespace, servers_by_name)}"
     raise Failure(text, f"name one of its remote servers: {names}", reason="unknown_server")
 
 

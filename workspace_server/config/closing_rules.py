@@ -28,9 +28,9 @@ class ClosingRule:
         """What holds until the rule is corrected."""
         if self.is_unreadable:
             return "until it is corrected, no tool can be called"
-        shown = ", ".join(display_name(name) for name in self.names[:_SHOWN])
+        names = ", ".join(display_name(name) for name in self.names[:_SHOWN])
         more = len(self.names) - _SHOWN
-        return f"until it is corrected, it hides {shown}{f' and {more} more' if more > 0 else ''}"
+        return f"until it is corrected, it hides {names}{f' and {more} more' if more > 0 else ''}"
 
 
 def read(value: object) -> ClosingRule:
@@ -39,15 +39,15 @@ def read(value: object) -> ClosingRule:
         return ClosingRule(tuple(name for name in _BETWEEN_NAMES.split(value) if name))
     if not isinstance(value, list):
         return ClosingRule((), is_unreadable=True)
-    named = tuple(one for one in value if isinstance(one, str))
-    return ClosingRule(named, is_unreadable=len(named) < len(value))
+    names = tuple(one for one in value if isinstance(one, str))
+    return ClosingRule(names, is_unreadable=len(names) < len(value))
 
 
 def misspelt(key: str, rules: Iterable[str], others: Iterable[str]) -> str | None:
     """The rule that hides tools of which this unknown key is a spelling; None if another key is nearer."""
     rules = tuple(rules)
-    found = near(key, (*rules, *others), cutoff=_LIKE_A_RULE)
-    return found[0] if found and found[0] in rules else None
+    matches = near(key, (*rules, *others), cutoff=_LIKE_A_RULE)
+    return matches[0] if matches and matches[0] in rules else None
 
 
 def report(notes: FileIssues, key: str, reason: str, rule: ClosingRule) -> None:

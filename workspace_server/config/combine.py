@@ -98,11 +98,11 @@ def apply_widening(configuration: Configuration) -> Configuration:
 
 def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -> Mapping[str, Approval]:
     """The decision per tool: the user's, or the workspace's if that is stricter."""
-    found = dict(user)
+    deltas = dict(user)
     for name, value in workspace.items():
-        if name not in found or _STRICTNESS[value] > _STRICTNESS[found[name]]:
-            found[name] = value
-    return found
+        if name not in deltas or _STRICTNESS[value] > _STRICTNESS[deltas[name]]:
+            deltas[name] = value
+    return deltas
 
 
 def _deltas(settings: Settings) -> PolicyDeltas:
@@ -121,12 +121,12 @@ def _narrowed(mine: PolicyDeltas, theirs: PolicyDeltas) -> PolicyDeltas:
     )
 
 
-def _difference(now: PolicyDeltas, wanted: PolicyDeltas) -> PolicyDeltas:
+def _difference(now: PolicyDeltas, target: PolicyDeltas) -> PolicyDeltas:
     return PolicyDeltas(
-        exposed=_sorted(set(wanted.exposed) - set(now.exposed)),
-        unexposed=_sorted(set(now.unexposed) - set(wanted.unexposed)),
-        enabled=_sorted(set(wanted.enabled) - set(now.enabled)),
-        disabled=_sorted(set(now.disabled) - set(wanted.disabled)),
+        exposed=_sorted(set(target.exposed) - set(now.exposed)),
+        unexposed=_sorted(set(now.unexposed) - set(target.unexposed)),
+        enabled=_sorted(set(target.enabled) - set(now.enabled)),
+        disabled=_sorted(set(now.disabled) - set(target.disabled)),
     )
 
 

@@ -198,13 +198,15 @@ def _replace(folder: HeldFolder, file: Path, before: bytes | None, data: bytes) 
 
 
 def _deltas(document: Mapping[str, Any]) -> PolicyDeltas:
-    found = {}
+    lists = {}
     for name, key in DELTAS.items():
         value = _find(document, key.split("."))
-        if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+        ):
             raise ConfigFileError(f'"{key}" must be an array of strings')
-        found[name] = tuple(str(one) for one in value or ())
-    return PolicyDeltas(**found, closed=False)
+        lists[name] = tuple(str(entry) for entry in value or ())
+    return PolicyDeltas(**lists, closed=False)
 
 
 def _put_deltas(document: MutableMapping[str, Any], deltas: PolicyDeltas) -> None:
@@ -249,14 +251,14 @@ def _new_table(document: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     return tomlkit.table()
 
 
-def _rewrite(array: list[Any], wanted: Sequence[str]) -> None:
+def _rewrite(array: list[Any], values: Sequence[str]) -> None:
     """Make an array equal to `wanted` item by item, so that comments between items are kept."""
     for position in reversed(range(len(array))):
-        if array[position] not in wanted or array[position] in array[:position]:
+        if array[position] not in values or array[position] in array[:position]:
             del array[position]
-    if list(array) != [name for name in wanted if name in array]:
+    if list(array) != [name for name in values if name in array]:
         array.clear()
-    for position, name in enumerate(wanted):
+    for position, name in enumerate(values):
         if position >= len(array) or array[position] != name:
             array.insert(position, name)
 

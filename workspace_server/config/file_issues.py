@@ -66,5 +66,5 @@ def display_name(text: str) -> str:
 
 def display_names(texts: Sequence[str]) -> str:
     """The first ten names for an issue, and how many more there are."""
-    shown = ", ".join(map(display_name, texts[:_MAX_NAMES]))
-    return shown if len(texts) <= _MAX_NAMES else f"{shown} and {len(texts) - _MAX_NAMES} more"
+    names = ", ".join(map(display_name, texts[:_MAX_NAMES]))
+    return names if len(texts) <= _MAX_NAMES else f"{names} and {len(texts) - _MAX_NAMES} more"

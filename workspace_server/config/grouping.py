@@ -50,10 +50,10 @@ class Grouping:
             kind: the kind of its source; only an editor's tools have groups of their own.
             disabled: the built-in disabled names.
         """
-        found = self._of_rule(name) or _by_origin(name, kind)
+        group = self._of_rule(name) or _by_origin(name, kind)
         if name not in disabled:
-            return found
-        return Group(f"{BUILT_IN_DISABLED}_{found.id}", found.label, BUILT_IN_DISABLED)
+            return group
+        return Group(f"{BUILT_IN_DISABLED}_{group.id}", group.label, BUILT_IN_DISABLED)
 
     def _of_rule(self, name: str) -> Group | None:
         for rule, matches in self._rules:
@@ -89,12 +89,12 @@ def _rule(entry: object, rules: Mapping[str, GroupingRule], notes: FileIssues) -
     if not all(isinstance(text, str) and text.strip() for text in texts) or not isinstance(flags, str):
         raise ConfigValueError("it needs the strings id, label and pattern")
     identity, label, pattern = (str(text) for text in texts)
-    kept = "".join(flag for flag in FLAGS if flag in flags)
+    ordered_flags = "".join(flag for flag in FLAGS if flag in flags)
     if identity in rules:
         raise ConfigValueError(f'the id "{display_name(identity)}" is already used')
     if len(pattern) > MAX_PATTERN:
         raise ConfigValueError(f"its pattern is longer than {MAX_PATTERN} characters")
-    rule = GroupingRule(identity, display_name(label), pattern, kept)
+    rule = GroupingRule(identity, display_name(label), pattern, ordered_flags)
     if _compiled(rule) is None:
         raise ConfigValueError("its pattern is not a regular expression")
     if set(flags) - set(FLAGS):

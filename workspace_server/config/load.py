@@ -180,15 +180,17 @@ class ConfigurationLoader:
         editors = _read_editor_settings(self._editor_document(), editor_notes)
         scoped = combine.workspace_settings(ours.settings, editors, context.notes)
         members = combine.policy(user.settings, scoped, context.notes)
-        listed = [(server, user_context.notes) for server in user.servers]
-        listed += [(server, context.notes) for server in ours.servers]
+        servers_with_notes = [(server, user_context.notes) for server in user.servers]
+        servers_with_notes += [(server, context.notes) for server in ours.servers]
         notes = [user_context.notes, context.notes]
         for form, file in self._imported:
             imported = self._context(file, "workspace", form.rules, used)
-            listed += [(server, imported.notes) for server in mcp_json.servers(file.value, form, imported)]
+            servers_with_notes += [
+                (server, imported.notes) for server in mcp_json.servers(file.value, form, imported)
+            ]
             notes.append(imported.notes)
         start_s = ours.start_timeout_s or user.start_timeout_s or self._start_timeout_of_clients()
-        merged = servers.with_start_limit(servers.merge(listed, self._ports), start_s)
+        merged = servers.with_start_limit(servers.merge(servers_with_notes, self._ports), start_s)
         self._named = {path: file for path, file in self._named.items() if path in used}
         return Configuration(
             stdio=tuple(server for server in merged if isinstance(server, StdioServer)),
@@ -216,7 +218,7 @@ class ConfigurationLoader:
             internal_prefix=user.internal_prefix or _DEFAULTS.internal_prefix,
             call_timeout_s=ours.call_timeout_s or user.call_timeout_s or _DEFAULTS.call_timeout_s,
             call_timeout_file=(self._ours if ours.call_timeout_s else self._user).path,
-            issues=tuple(issue for one in (*notes, editor_notes) for issue in one.issues),
+            issues=tuple(issue for notes_of_file in (*notes, editor_notes) for issue in notes_of_file.issues),
             **members,
         )
 

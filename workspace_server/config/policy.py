@@ -75,10 +75,14 @@ class Policy:
         if self.deltas.closed:
             return "a rule that hides tools cannot be read, so all are hidden: see the errors of lmtb tools"
         if name not in self.exposed:
-            listed = name in self.deltas.unexposed
-            return "not exposed: " + ("it is in unexposedDelta" if listed else "its source is off by default")
-        listed = name in self.deltas.disabled
-        return "disabled: " + ("it is in disabledDelta" if listed else "its source is not enabled by default")
+            is_listed = name in self.deltas.unexposed
+            return "not exposed: " + (
+                "it is in unexposedDelta" if is_listed else "its source is off by default"
+            )
+        is_listed = name in self.deltas.disabled
+        return "disabled: " + (
+            "it is in disabledDelta" if is_listed else "its source is not enabled by default"
+        )
 
 
 def decide(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> Policy:
@@ -120,19 +124,19 @@ def prune(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> PolicyDeltas
     Unknown names stay, because their source may return.
     """
     policy = decide(defaults, deltas)
-    known = policy.names | DEFAULT
+    known_names = policy.names | DEFAULT
 
     def keep(names: Iterable[str], needless: frozenset[str]) -> tuple[str, ...]:
         return tuple(sorted(set(names) - BUILT_IN_DISABLED - needless))
 
     unexposed = frozenset(deltas.unexposed) - REQUIRED
     disabled = frozenset(deltas.disabled)
-    hidden_names = known - policy.exposed
+    hidden_names = known_names - policy.exposed
     return PolicyDeltas(
         exposed=keep(set(deltas.exposed) - unexposed, policy.exposed_by_default),
-        unexposed=keep(unexposed, known - policy.exposed_by_default),
+        unexposed=keep(unexposed, known_names - policy.exposed_by_default),
         enabled=keep(set(deltas.enabled) - disabled, policy.enabled_by_default | hidden_names),
-        disabled=keep(disabled, (known - policy.enabled_by_default) | hidden_names),
+        disabled=keep(disabled, (known_names - policy.enabled_by_default) | hidden_names),
     )
 
 

@@ -14,7 +14,7 @@ from workspace_server.config.model import StdioServer
 MAX_SERVERS: Final = 200
 
 
-def merge(listed: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -> list[Server]:
+def merge(entries: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -> list[Server]:
     """The merged servers, numbered in configuration order, each with a unique namespace.
 
     Args:
@@ -22,7 +22,7 @@ def merge(listed: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -
         ports: ports that the manager listens on.
     """
     taken: dict[str, Server] = {}
-    for server, notes in listed:
+    for server, notes in entries:
         if _is_self_reference(server, ports):
             notes.warn(
                 "CONFIG_SELF_REFERENCE",
@@ -40,11 +40,11 @@ def merge(listed: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -
     return list(taken.values())
 
 
-def with_start_limit(listed: Iterable[Server], seconds: float | None) -> list[Server]:
+def with_start_limit(servers: Iterable[Server], seconds: float | None) -> list[Server]:
     """The servers, with this longest duration of a start where the entry has none of its own."""
     return [
         replace(server, start_timeout_s=seconds) if server.start_timeout_s is None else server
-        for server in listed
+        for server in servers
     ]
 
 
@@ -63,8 +63,8 @@ def _unique_namespace(server: Server, taken: dict[str, Server], notes: FileIssue
         number += 1
         namespace = f"{server.namespace}_{number}"
     if number > 1:
-        wanted, given = display_name(server.namespace), display_name(namespace)
-        message = f'the namespace "{wanted}" is taken; this one is now "{given}"'
+        wanted_name, new_name = display_name(server.namespace), display_name(namespace)
+        message = f'the namespace "{wanted_name}" is taken; this one is now "{new_name}"'
         notes.warn("CONFIG_NAMESPACE_CLASH", message, server.namespace)
     return namespace
 

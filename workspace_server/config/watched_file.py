@@ -36,11 +36,11 @@ class FileStatus:
 
     def may_have_changed(self) -> bool:
         """Whether the path may have changed since the last call."""
-        seen = self._stat()
-        if seen == self._seen and self._settled:
+        status = self._stat()
+        if status == self._seen and self._settled:
             return False
-        self._seen = seen
-        self._settled = not isinstance(seen, tuple) or self._clock() - max(seen[:2]) > SETTLED_NS
+        self._seen = status
+        self._settled = not isinstance(status, tuple) or self._clock() - max(status[:2]) > SETTLED_NS
         return True
 
     def invalidate(self) -> None:

@@ -9,9 +9,9 @@ from typing import Any, Final
 from lm_tools_bridge.text.near_names import near
 
 MAX_VALUE = 80
-_MOST_COMPARED: Final = 500
-"""Names that a misspelt one is compared with: an agent waits for the answer, and servers may list thousands."""
 """Most characters that are shown of a value."""
+_MOST_COMPARED: Final = 500
+"""Names compared with a misspelt one: a caller waits for the answer, and servers may have thousands."""
 _MAX_OPTIONS = 20
 
 _TYPE_NAMES: dict[type, str] = {

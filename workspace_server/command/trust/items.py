@@ -32,8 +32,8 @@ class Gathered:
     def with_data(self, marks: DataMarks) -> tuple[TrustItem, ...] | None:
         """The items with these files, by item key, as data; None if anything else changed since."""
         again = {item.key: item for item in self._servers(marks)}
-        found = tuple(again.get(item.key, item) for item in self.items)
-        return found if all(map(_differs_in_data_only, self.items, found)) else None
+        items = tuple(again.get(item.key, item) for item in self.items)
+        return items if all(map(_differs_in_data_only, self.items, items)) else None
 
 
 def gather(
@@ -57,17 +57,17 @@ def gather(
         marks: the files that the user marked as data.
         use_shell: whether the login shell may be started for its variables, as workspace servers do.
     """
-    known = dict(environ) if path is None else {**environ, "PATH": path}
-    configuration = ConfigurationLoader(root, config_dir, known).current()
+    variables = dict(environ) if path is None else {**environ, "PATH": path}
+    configuration = ConfigurationLoader(root, config_dir, variables).current()
     starting = {
         name for name, part in parts().items() if part.may_start_programs(root, configuration.features[name])
     }
     if use_shell and (starting or _needs_shell(configuration)):  # starting a login shell is slow
-        shell = asyncio.run(login_environment(known))
-        known = {**shell, **known, "PATH": shell["PATH"]}
-        configuration = ConfigurationLoader(root, config_dir, known).current()
+        shell = asyncio.run(login_environment(variables))
+        variables = {**shell, **variables, "PATH": shell["PATH"]}
+        configuration = ConfigurationLoader(root, config_dir, variables).current()
     scripts = _scripts(root, configuration)
-    factory, search = TrustItemFactory(root), known.get("PATH", "")
+    factory, search = TrustItemFactory(root), variables.get("PATH", "")
     needs = {
         name: part.needs_trust(root, configuration.features[name], search, starts_programs=name in starting)
         for name, part in parts().items()
@@ -110,8 +110,8 @@ def _differs_in_data_only(shown: TrustItem, now: TrustItem) -> bool:
 def _needs_shell(configuration: Configuration) -> bool:
     """Whether the login shell's environment is needed, as in `catalog/active_sources.py`."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
-    named = any(server.enabled and server.defaulted for server in configuration.remote)
-    return unresolved or named or any(server.enabled for server in configuration.stdio)
+    needs_variables = any(server.enabled and server.defaulted for server in configuration.remote)
+    return unresolved or needs_variables or any(server.enabled for server in configuration.stdio)
 
 
 def _scripts(root: Path, configuration: Configuration) -> Snapshot:

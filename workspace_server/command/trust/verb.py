@@ -168,21 +168,21 @@ def _issue_lines(view: TrustView) -> Iterator[str]:
 
 def _confirm_data(view: TrustView) -> bool:
     """Whether the user calls the files data; without a terminal, or without such files, they are not."""
-    found = view.data_files()
-    if not found or not is_terminal():
+    data_files = view.data_files()
+    if not data_files or not is_terminal():
         return False
     say("Data files, if a server writes to them:")
-    for key, paths in found.items():
+    for key, paths in data_files.items():
         click.echo(f"  {printable(', '.join(paths), width=item_display.MAX_TITLE)} ({printable(key)})")
     return click.confirm("May they change without asking you again?", default=False)
 
 
-def _how_to_mark(found: Mapping[str, Sequence[str]], root: Path) -> str:
-    paths = dict.fromkeys(path for named in found.values() for path in named)
-    shown = printable(", ".join(map(json.dumps, paths)), width=item_display.MAX_TITLE)
+def _how_to_mark(data_files: Mapping[str, Sequence[str]], root: Path) -> str:
+    paths = dict.fromkeys(path for file_names in data_files.values() for path in file_names)
+    examples = printable(", ".join(map(json.dumps, paths)), width=item_display.MAX_TITLE)
     return (
         f"If a server writes to its data file, it waits for trust again. To prevent that:"
-        f" {printable(trust_command(root))} --data, or add this line to its entry: data = [{shown}]"
+        f" {printable(trust_command(root))} --data, or add this line to its entry: data = [{examples}]"
     )
 
 
@@ -206,7 +206,8 @@ def _show_difference(view: TrustView, *, as_json: bool) -> None:
     changes = differences(view.recorded, view.items)
     if as_json:
         found = [
-            {"key": one.key, "kind": one.kind, "title": one.title, "lines": one.lines} for one in changes
+            {"key": change.key, "kind": change.kind, "title": change.title, "lines": change.lines}
+            for change in changes
         ]
         print_json({**view.as_json(), "changes": found})
         return
@@ -218,7 +219,7 @@ def _show_difference(view: TrustView, *, as_json: bool) -> None:
 
 
 def _list(store: TrustStore, folders: UserFolders, *, as_json: bool) -> None:
-    rows = [(known.path, _state(store, known, folders)) for known in store.workspaces()]
+    rows = [(workspace.path, _state(store, workspace, folders)) for workspace in store.workspaces()]
     if as_json:
         print_json({"workspaces": [{"root": root, "state": state} for root, state in rows]})
     elif rows:
@@ -227,10 +228,10 @@ def _list(store: TrustStore, folders: UserFolders, *, as_json: bool) -> None:
         say("No workspace was trusted yet.")
 
 
-def _state(store: TrustStore, known: TrustedWorkspace, folders: UserFolders) -> str:
-    if known.path is None:
-        return f"not valid: {known.problem}"
-    root = Path(known.path)
+def _state(store: TrustStore, workspace: TrustedWorkspace, folders: UserFolders) -> str:
+    if workspace.path is None:
+        return f"not valid: {workspace.problem}"
+    root = Path(workspace.path)
     if not root.is_dir():
         return "gone"
     view = read_view(store, root, folders)

@@ -104,26 +104,26 @@ class TrustView:
         }
 
     def _keys_of(self, name: str) -> list[str]:
-        found = [item.key for item in self.items if name in _names_of(item)]
-        if not found:
-            known = sorted({one for item in self.items for one in _names_of(item)})
-            shown = ", ".join(sorted(short_name(item) for item in self.items)) or "nothing"
+        keys = [item.key for item in self.items if name in _names_of(item)]
+        if not keys:
+            names = sorted({one for item in self.items for one in _names_of(item)})
+            titles = ", ".join(sorted(short_name(item) for item in self.items)) or "nothing"
             raise Failure(
-                f"{self.root} has no item {name}{did_you_mean(name, known)}",
-                f"name one of: {printable(shown, width=item_display.MAX_TITLE)}",
+                f"{self.root} has no item {name}{did_you_mean(name, names)}",
+                f"name one of: {printable(titles, width=item_display.MAX_TITLE)}",
                 reason="unknown_item",
             )
-        return found
+        return keys
 
 
 def read_view(store: TrustStore, root: Path, folders: UserFolders) -> TrustView:
     """Read the items of a workspace and their trust. Runs nothing of it."""
     marks = store.data_marks(root)
-    found = gather(root, folders.config_dir, os.environ, folders.path, marks)
-    verdicts = store.verdicts(root, {item.key: item.digest() for item in found.items})
+    items = gather(root, folders.config_dir, os.environ, folders.path, marks)
+    verdicts = store.verdicts(root, {item.key: item.digest() for item in items.items})
     issue = store.issue(root)
     problem = None if issue is None else issue.message
-    return TrustView(root, found.items, found.issues, verdicts, store.recorded(root), problem, found)
+    return TrustView(root, items.items, items.issues, verdicts, store.recorded(root), problem, items)
 
 
 def _names_of(item: TrustItem) -> Iterable[str]:

@@ -107,8 +107,8 @@ def warn_unknown_keys(
     refused = [key for key in keys if key in REFUSED_KEYS and context.origin.scope == "workspace"]
     unknown = [key for key in keys if key not in refused]
     if refused:
-        shown = display_names(refused)
-        context.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {shown}; it is ignored", label)
+        names = display_names(refused)
+        context.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {names}; it is ignored", label)
     if len(unknown) > MAX_EACH:
         message = f"unknown: {display_names(unknown)}; it is ignored"
         context.notes.warn("CONFIG_UNKNOWN_KEY", message, label)
@@ -132,8 +132,8 @@ class _Builder:
         built = self._stdio() if kind == "stdio" else self._remote()
         ignored = self._fields.texts(restrictions.IGNORED)
         unkept = restrictions.unkept(self._raw_values(), self._fields.left, ignored)
-        known = [*unkept, *ignored]
-        left = [key for key in self._fields.left if key not in known]
+        known_keys = [*unkept, *ignored]
+        left = [key for key in self._fields.left if key not in known_keys]
         warn_unknown_keys(left, self._context, self._label, self._fields.taken)
         unkept += [key for key in self._context.restrictions if key not in ignored]
         return replace(built, unkept=tuple(unkept)) if unkept else built
@@ -158,9 +158,9 @@ class _Builder:
     def _remote(self) -> RemoteServer:
         fields = self._fields
         tokens = {key: fields.text(key) for key in ("token", "token_env", "token_secret")}
-        given = [key for key, value in tokens.items() if value]
-        if len(given) > 1:
-            raise ConfigValueError(f"{' and '.join(given)} exclude each other")
+        token_keys = [key for key, value in tokens.items() if value]
+        if len(token_keys) > 1:
+            raise ConfigValueError(f"{' and '.join(token_keys)} exclude each other")
         return RemoteServer(
             url=self._url(fields.required("url")),
             token=self._expand(tokens["token"]),
@@ -237,18 +237,18 @@ class _Builder:
         return os.path.normpath(os.path.join(root, self._expand(written, path=True))) if written else root  # noqa: PTH118 - text
 
     def _env(self) -> Mapping[str, str]:
-        found = dict(self._env_file(self._fields.text("env_file")))
+        variables = dict(self._env_file(self._fields.text("env_file")))
         for name, written in self._fields.pairs("env").items():
-            found[name] = self._expand(written)
-        if not all(environment.is_sane(name, value) for name, value in found.items()):
+            variables[name] = self._expand(written)
+        if not all(environment.is_sane(name, value) for name, value in variables.items()):
             raise ConfigValueError('"env" contains an invalid name or value')
         if self._context.origin.scope == "user":
-            return found
-        refused = [name for name, value in found.items() if environment.is_refused(name, value)]
+            return variables
+        refused = [name for name, value in variables.items() if environment.is_refused(name, value)]
         if refused:
             message = f"a workspace cannot set {display_names(refused)}; left out"
             self._context.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
-        return {name: value for name, value in found.items() if name not in refused}
+        return {name: value for name, value in variables.items() if name not in refused}
 
     def _env_file(self, written: str) -> Mapping[str, str]:
         if not written or not self._enabled:
@@ -325,9 +325,9 @@ def start_limit_s(fields: Fields, written: Mapping[str, Any], longest_s: float) 
     if fields.has(START):
         return fields.number(START, 0.0, 1.0, longest_s)
     fields.take(START)
-    named = _limit_s(fields, _START, longest_s)
-    if named is not None:
-        return named
+    limit_s = _limit_s(fields, _START, longest_s)
+    if limit_s is not None:
+        return limit_s
     both = written.get("timeout")
     if "timeout" in fields.left or isinstance(both, bool) or not isinstance(both, int | float):
         return None

@@ -37,12 +37,12 @@ def parse(text: str) -> Mapping[str, str]:
 
     Other lines are ignored, as editors do.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in _LINE_END.split(text):
         match = None if line.lstrip().startswith("#") else _LINE.match(line)
         if match is not None:
-            found[match[1]] = _value(match[2])
-    return found
+            variables[match[1]] = _value(match[2])
+    return variables
 
 
 def _value(written: str) -> str:

@@ -21,8 +21,8 @@ class ConfigValueError(Exception):
     @property
     def key(self) -> str | None:
         """The key that is invalid or missing, if the message is about one."""
-        found = re.match(r'"(\w+)"', str(self))
-        return found[1] if found else None
+        match = re.match(r'"(\w+)"', str(self))
+        return match[1] if match else None
 
 
 class Fields:
@@ -106,7 +106,9 @@ class Fields:
         value = self.take(key)
         if value is None:
             return ()
-        if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
+        if not isinstance(value, list) or not all(
+            isinstance(entry, str) and "\0" not in entry for entry in value
+        ):
             raise ConfigValueError(f'"{key}" must be an array of strings')
         return tuple(value)
 
@@ -115,9 +117,9 @@ class Fields:
         value = self.take(key)
         if value is None:
             return {}
-        if not isinstance(value, Mapping) or not all(_is_plain(one) for one in value.values()):
+        if not isinstance(value, Mapping) or not all(_is_plain(member) for member in value.values()):
             raise ConfigValueError(f'"{key}" must be a table of strings')
-        return {str(name): plain_text(one) for name, one in value.items() if one is not None}
+        return {str(name): plain_text(member) for name, member in value.items() if member is not None}
 
 
 def choice(key: str, value: object, allowed: Any) -> Any:

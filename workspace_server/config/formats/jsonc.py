@@ -32,8 +32,8 @@ def parse_object(data: bytes) -> dict[str, Any]:
     """
     text = decode(data)
     # comments become blanks, so that offsets and line numbers stay the same
-    bare = _COMMENT.sub(lambda found: found[1] or _NOT_NEWLINE.sub(" ", found[0]), text)
-    bare = _TRAILING_COMMA.sub(lambda found: found[1] or " ", bare)
+    bare = _COMMENT.sub(lambda match: match[1] or _NOT_NEWLINE.sub(" ", match[0]), text)
+    bare = _TRAILING_COMMA.sub(lambda match: match[1] or " ", bare)
     if not bare.strip():
         return {}
     raw = bare.encode()
@@ -61,7 +61,7 @@ def decode(data: bytes) -> str:
 def _broken(raw: bytes, error: Exception) -> ConfigFileError:
     if isinstance(error, RecursionError):
         return ConfigFileError("it is nested too deeply")
-    found = _OFFSET.search(str(error))
-    if found is None:  # it ends too early
+    match = _OFFSET.search(str(error))
+    if match is None:  # it ends too early
         return ConfigFileError("it is not valid JSON", raw.rstrip().count(b"\n") + 1)
-    return ConfigFileError("it is not valid JSON", raw.count(b"\n", 0, int(found[1])) + 1)
+    return ConfigFileError("it is not valid JSON", raw.count(b"\n", 0, int(match[1])) + 1)

@@ -64,16 +64,16 @@ FORMATS: Final = (
 
 def servers(document: Mapping[str, Any], form: ClientFileFormat, context: EntryContext) -> list[Server]:
     """The valid servers of one decoded file, in file order; issues go to the context's notes."""
-    listed = document.get(form.member, {})
+    entries_by_name = document.get(form.member, {})
     left = [key for key in document if key != form.member and key not in form.others and key != "$schema"]
     unkept = restrictions.unkept(document, left)
     unknown = [key for key in left if key not in unkept]
     entries.warn_unknown_keys(unknown, context, known={form.member, *form.others})
     context = replace(context, restrictions=tuple(unkept))
-    if not isinstance(listed, Mapping):
+    if not isinstance(entries_by_name, Mapping):
         context.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
         return []
-    found = (_server(str(name), entry, form, context) for name, entry in listed.items())
+    found = (_server(str(name), entry, form, context) for name, entry in entries_by_name.items())
     return [server for server in found if server is not None]
 
 
@@ -121,7 +121,9 @@ def _command(entry: Mapping[str, Any]) -> list[str]:
     command, arguments = entry.get("command"), entry.get("args") or []
     if not isinstance(command, str) or not command.strip():
         raise ConfigValueError('"command" is missing')
-    if not isinstance(arguments, list) or not all(isinstance(one, str | int | float) for one in arguments):
+    if not isinstance(arguments, list) or not all(
+        isinstance(argument, str | int | float) for argument in arguments
+    ):
         raise ConfigValueError('"args" must be an array of strings')
     return [command, *map(plain_text, arguments)]
 
@@ -149,12 +151,12 @@ def _oauth(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigValueError("its OAuth settings must be an object")
     scopes = value.get("scopes", value.get("scope"))
-    found = {
+    members = {
         "client_id": value.get("clientId", value.get("CLIENT_ID")),
         "client_secret": value.get("clientSecret", value.get("CLIENT_SECRET")),
         "scope": " ".join(map(str, scopes)) if isinstance(scopes, list) else scopes,
     }
-    return {"auth": "oauth", **{key: text for key, text in found.items() if text is not None}}
+    return {"auth": "oauth", **{key: text for key, text in members.items() if text is not None}}
 
 
 def _nothing(_: Any) -> Mapping[str, Any]:

@@ -122,15 +122,15 @@ class PlaceholderValues:
             return self._environment(name[4:])
         if name.startswith(_ONLY_EDITORS) or (not rules.bare and name in _OPEN_FILE):
             raise UnresolvedPlaceholderError(name)
-        found = _VARIABLE.fullmatch(name) if rules.bare else None
-        if found is None:
+        match = _VARIABLE.fullmatch(name) if rules.bare else None
+        if match is None:
             return "${" + name + "}"
-        if found[2] is None:
-            return self._environment(found[1])
+        if match[2] is None:
+            return self._environment(match[1])
         try:
-            return self._environment(found[1])
+            return self._environment(match[1])
         except UnresolvedPlaceholderError:
-            return self._expand(found[2], rules, depth + 1)
+            return self._expand(match[2], rules, depth + 1)
 
     def _fixed(self, name: str) -> str | None:
         root = os.fspath(self.root)
@@ -143,14 +143,14 @@ class PlaceholderValues:
             if self.home is None:
                 raise UnresolvedPlaceholderError(name)
             return self.home
-        known = {
+        values = {
             "workspaceFolder": root,
             "workspaceFolderBasename": self.root.name,
             "cwd": root,
             "pathSeparator": os.sep,
             "/": os.sep,
         }
-        return known.get(name)
+        return values.get(name)
 
     def _environment(self, name: str) -> str:
         # clients set these for the servers they start

@@ -35,13 +35,13 @@ def read(table: Mapping[str, Any], context: EntryContext) -> VisibilityChoices:
 
 
 def _choices(fields: Fields, kind: str, context: EntryContext) -> Mapping[str, Visibility]:
-    found: dict[str, Visibility] = {}
+    visibilities: dict[str, Visibility] = {}
     for name, word in _table(fields.take(kind), kind, context).items():
         try:
-            found[name] = choice(f"{KEY}.….{kind}.{display_name(name)}", word, Visibility)
+            visibilities[name] = choice(f"{KEY}.….{kind}.{display_name(name)}", word, Visibility)
         except ConfigValueError as reason:
             context.notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored", key=name)
-    return found
+    return visibilities
 
 
 def _table(value: Any, key: str, context: EntryContext) -> Mapping[str, Any]:

@@ -227,7 +227,8 @@ def limited(issues: Iterable[Issue]) -> list[Issue]:
     ordered = sorted(issues, key=lambda issue: issue.order)
     shortened = [_shortened(issue) for issue in ordered[:MAX_ISSUES]]
     if len(ordered) > MAX_ISSUES:
-        text = f"{len(ordered) - MAX_ISSUES} more problems are not listed; correct those that are, and list again"
+        count = len(ordered) - MAX_ISSUES
+        text = f"{count} more problems are not listed; correct those that are, and list again"
         shortened.append(Issue("warning", "issues", "ISSUES_LEFT_OUT", text))
     return shortened
 

@@ -101,29 +101,29 @@ def fitting(value: Any, rule: Rule, path: str, removed: list[str]) -> Any:
             servers write them for absent ones.
     """
     if isinstance(rule, ObjectRule):
-        kept = _object(value, rule, path, removed) if isinstance(value, dict) else GONE
+        fitting_part = _object(value, rule, path, removed) if isinstance(value, dict) else GONE
     elif isinstance(rule, ListRule):
-        kept = _list(value, rule, path, removed) if isinstance(value, list) else GONE
+        fitting_part = _list(value, rule, path, removed) if isinstance(value, list) else GONE
     else:
-        kept = value if rule(value) else GONE
-    if kept is GONE and value is not None:
+        fitting_part = value if rule(value) else GONE
+    if fitting_part is GONE and value is not None:
         removed.append(path)
-    return kept
+    return fitting_part
 
 
 def _object(value: dict[str, Any], rule: ObjectRule, path: str, removed: list[str]) -> Any:
-    kept: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name in value.keys() & rule.members.keys():
-        kept[name] = fitting(value[name], rule.members[name], f"{path}.{name}" if path else name, removed)
-    if any(kept.get(name, GONE) is GONE for name in rule.required):
+        members[name] = fitting(value[name], rule.members[name], f"{path}.{name}" if path else name, removed)
+    if any(members.get(name, GONE) is GONE for name in rule.required):
         return GONE
-    if all(kept[name] is value[name] for name in kept):
+    if all(members[name] is value[name] for name in members):
         return value
-    return {name: own for name, member in value.items() if (own := kept.get(name, member)) is not GONE}
+    return {name: own for name, member in value.items() if (own := members.get(name, member)) is not GONE}
 
 
 def _list(value: list[Any], rule: ListRule, path: str, removed: list[str]) -> list[Any]:
-    kept = [fitting(entry, rule.entry, f"{path}[{place}]", removed) for place, entry in enumerate(value)]
-    if all(entry is own for entry, own in zip(value, kept, strict=True)):
+    entries = [fitting(entry, rule.entry, f"{path}[{place}]", removed) for place, entry in enumerate(value)]
+    if all(entry is own for entry, own in zip(value, entries, strict=True)):
         return value
-    return [own for own in kept if own is not GONE]
+    return [own for own in entries if own is not GONE]

@@ -184,13 +184,13 @@ class SessionSupervisor:
             raise self._unavailable()
         if (refusal := self._policy.refusal(now)) is not None:
             raise refusal
-        if (found := self._usable()) is not None:
-            return found
+        if (session := self._usable()) is not None:
+            return session
         if self._opening is None and not self._policy.may_open(now):
             await self._wait_out_pause()
         await asyncio.wait([self._start()], timeout=wait_s)  # neither cancels it nor is cancelled with it
-        if (found := self._usable()) is not None:
-            return found
+        if (session := self._usable()) is not None:
+            return session
         raise self._unavailable()
 
     async def _wait_out_pause(self) -> None:

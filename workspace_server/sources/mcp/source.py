@@ -127,7 +127,7 @@ class McpSource(Source):
         lists = self.lists
         await lists.load_cached()
         self.instructions = lists.instructions.text
-        lists.request(one.kind for one in lists.all if self._is_due(one))
+        lists.request(server_list.kind for server_list in lists.all if self._is_due(server_list))
         if lists.tools.items is None:
             lists.request([TOOLS])
             await lists.tools.settled.wait()
@@ -136,7 +136,7 @@ class McpSource(Source):
 
     def cached_tools(self) -> Sequence[Tool] | None:
         """The known list, unless a list has to be loaded or refreshed first."""
-        if any(not one.is_loaded or self._is_due(one) for one in self.lists.all):
+        if any(not server_list.is_loaded or self._is_due(server_list) for server_list in self.lists.all):
             return None
         return self.lists.tools.items
 
@@ -197,10 +197,10 @@ class McpSource(Source):
         self.state = state
         self._session_error = error
         if state not in _ALIVE:
-            for known in self.lists.all:
-                known.stale = True
+            for server_list in self.lists.all:
+                server_list.stale = True
         elif state == "ready":
-            self.lists.request(one.kind for one in self.lists.all if one.stale)
+            self.lists.request(server_list.kind for server_list in self.lists.all if server_list.stale)
             self._subscriptions.renew()
         self._notify_if_changed()
 
@@ -230,11 +230,11 @@ class McpSource(Source):
     def issues(self) -> Sequence[Issue]:
         """Issues of the lists, and too much invalid output."""
         is_alive = self.state in _ALIVE  # other states are issues themselves
-        found = [issue for known in self.lists.all for issue in known.issues(is_alive=is_alive)]
+        issues = [issue for server_list in self.lists.all for issue in server_list.issues(is_alive=is_alive)]
         if self.junk.flooded:
             text = f"{self.id} wrote more than {FLOOD:,} lines within a minute that are no messages"
-            found.append(Issue("warning", "source", "SOURCE_JUNK_OUTPUT", text, details=f"source {self.id}"))
-        return found
+            issues.append(Issue("warning", "source", "SOURCE_JUNK_OUTPUT", text, details=f"source {self.id}"))
+        return issues
 
     def status(self) -> Mapping[str, Any]:
         """Server info, invalid output, and the last call."""
@@ -246,8 +246,8 @@ class McpSource(Source):
         }
         if sessions := self.sessions:
             members |= sessions[-1].status()
-            members["strays"] = sum(one.rpc.unmatched for one in sessions)
-            members["inFlight"] = sum(one.rpc.in_flight for one in sessions)
+            members["strays"] = sum(session.rpc.unmatched for session in sessions)
+            members["inFlight"] = sum(session.rpc.in_flight for session in sessions)
         return members
 
     async def stop_asking(self) -> None:
@@ -281,15 +281,15 @@ class McpSource(Source):
     async def _with_session(self, ask: Callable[[Session], Awaitable[None]]) -> None:
         await self._run(ask, None)
 
-    def _is_due(self, known: ServerList[Any]) -> bool:
+    def _is_due(self, server_list: ServerList[Any]) -> bool:
         """Whether a list is requested again when a client lists."""
-        if self.state not in _ALIVE or time.monotonic() - known.tried_at < LIST_AGAIN_S:
+        if self.state not in _ALIVE or time.monotonic() - server_list.tried_at < LIST_AGAIN_S:
             return False
-        old = self._max_age_s is not None and known.age_s() > self._max_age_s
-        return known.items is None or old or (known.stale and self.state == "ready")
+        old = self._max_age_s is not None and server_list.age_s() > self._max_age_s
+        return server_list.items is None or old or (server_list.stale and self.state == "ready")
 
     def _observable_state(self) -> tuple[object, ...]:
-        errors = tuple(known.error for known in self.lists.all)
+        errors = tuple(server_list.error for server_list in self.lists.all)
         return (
             self.state,
             self.error,

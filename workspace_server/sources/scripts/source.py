@@ -137,18 +137,18 @@ class ScriptSource(Source):
         return self._last
 
     async def _call(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
-        listed = self._last.scripts.get(name)
+        script = self._last.scripts.get(name)
         for _ in range(_TRIES):
-            if listed is not None and await asyncio.to_thread(self._catalog.confirm, listed):
-                return await self._run(listed, arguments, context)
+            if script is not None and await asyncio.to_thread(self._catalog.confirm, script):
+                return await self._run(script, arguments, context)
             current = (await self._refresh()).scripts.get(name)
             if current is None:
                 return self._unknown_tool(name)
-            if listed is not None and (
-                current.tool.definition != listed.tool.definition or current.tool.requires_approval
+            if script is not None and (
+                current.tool.definition != script.tool.definition or current.tool.requires_approval
             ):
                 break  # the arguments were validated and the user approved the call for the listed version
-            listed = current
+            script = current
         raise ToolError(f"{name} has changed just now; list the tools and call again")
 
     def _unknown_tool(self, name: str) -> Refusal:

@@ -125,20 +125,20 @@ def directory_of(tree: Tree, place: Place, entries: Entries) -> Directory:
     if not _is_certain(stamp, ignore_files, now) or place.above or NEVER_SEARCHED in links:
         stamp = None
     if links or suspects.is_in(files) or suspects.is_in(inner) or _NEVER in files or _NEVER in inner:
-        shown = _visible(tree, place, (names_in(files), names_in(inner), links), (level, suspects))
+        visible = _visible(tree, place, (names_in(files), names_in(inner), links), (level, suspects))
     else:
         segment = Segment(place.base, files, count, True) if count else None
-        shown = _Visible(segment, tuple(names_in(inner)), _NO_LINKS, _NOT_SEEN)
+        visible = _Visible(segment, tuple(names_in(inner)), _NO_LINKS, _NOT_SEEN)
     return Directory(
         place,
-        shown.files,
-        shown.directories,
-        shown.links,
+        visible.files,
+        visible.directories,
+        visible.links,
         level,
         suspects,
         stamp,
         ignore_files,
-        shown.seen_links,
+        visible.seen_links,
     )
 
 
@@ -262,10 +262,10 @@ def above_of_link(place: Place, folder: str) -> tuple[str, ...]:
     """The real paths of the directories that a linked directory in this place is in."""
     if place.above:
         return (*place.above, place.real)
-    found = [place.real]
-    while found[-1] != folder:
-        found.append(found[-1].rpartition("/")[0])
-    return tuple(found)
+    paths = [place.real]
+    while paths[-1] != folder:
+        paths.append(paths[-1].rpartition("/")[0])
+    return tuple(paths)
 
 
 def _rules_inside(place: Place, names: set[str]) -> tuple[IgnoreLevel | None, NameTest, IgnoreStamps]:

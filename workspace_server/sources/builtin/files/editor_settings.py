@@ -47,14 +47,16 @@ def read_rules(workspace: Workspace, folder: Folder, *, include_ignored: bool = 
     excludes: dict[str, dict[str, Any]] = {key: dict(value) for key, value in DEFAULT_EXCLUDES.items()}
     for settings in _layers(workspace, folder):
         merged.update(settings)
-        for key, known in excludes.items():
+        for key, globs_of_key in excludes.items():
             value = settings.get(key)
-            known.update(value if isinstance(value, dict) else {})
+            globs_of_key.update(value if isinstance(value, dict) else {})
 
     def flag(name: str) -> bool:
         return merged.get(f"search.{name}", True) is not False
 
-    globs = tuple(glob for known in excludes.values() for glob, value in known.items() if value is True)
+    globs = tuple(
+        glob for globs_of_key in excludes.values() for glob, value in globs_of_key.items() if value is True
+    )
     use_ignore = flag("useIgnoreFiles") and not include_ignored
     return SearchRules(
         excludes=() if include_ignored else globs,
@@ -70,8 +72,8 @@ def parse_jsonc(text: str) -> Any:
     Raises:
         ValueError: the text is invalid.
     """
-    bare = _COMMENT.sub(lambda found: found[1] or " ", text.removeprefix("\ufeff"))
-    bare = _TRAILING_COMMA.sub(lambda found: found[1] or "", bare)
+    bare = _COMMENT.sub(lambda match: match[1] or " ", text.removeprefix("\ufeff"))
+    bare = _TRAILING_COMMA.sub(lambda match: match[1] or "", bare)
     try:
         return msgspec.json.decode(bare)
     except (msgspec.DecodeError, RecursionError) as error:

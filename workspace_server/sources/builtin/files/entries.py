@@ -27,10 +27,10 @@ directory cannot be read."""
 def stamp_of(path: str) -> Stamp | None:
     """The stamp of a path, None if nothing is there."""
     try:
-        found = os.stat(path)  # noqa: PTH116  this is called for every directory of a tree
+        status = os.stat(path)  # noqa: PTH116  this is called for every directory of a tree
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 def read_entries(path: str) -> Entries:
@@ -76,12 +76,12 @@ def read_below(path: str, unsure: list[str] | None, most: int) -> list[tuple[str
     nothing below an ignore file. None for `unsure`: any name may match.
     """
     patterns = [re.compile(pattern) for pattern in unsure or ()]
-    found: list[tuple[str, Entries]] = []
+    entries_by_path: list[tuple[str, Entries]] = []
     waiting = [path]
-    while waiting and len(found) < most:
+    while waiting and len(entries_by_path) < most:
         path = waiting.pop()
         entries = read_entries(path)
-        found.append((path, entries))
+        entries_by_path.append((path, entries))
         if entries is None or not entries[4] or unsure is None:
             continue
         _, _, files, _, directories, links = entries
@@ -91,7 +91,7 @@ def read_below(path: str, unsure: list[str] | None, most: int) -> list[tuple[str
         if any(pattern.search(directories) for pattern in patterns):
             names = [name for name in names if not any(each.search(f"/{name}/") for each in patterns)]
         waiting += [f"{path}/{name}" for name in reversed(names) if name != ".git"]
-    return found
+    return entries_by_path
 
 
 def main() -> None:

@@ -84,10 +84,12 @@ def global_ignore_file(folder: Path, environ: Mapping[str, str]) -> Path | None:
     configs += [Path(f"{home}/.gitconfig")] * bool(home)
     configs += [Path(f"{config_home}/git/config")] * bool(config_home)
     for config in (*configs, Path("/etc/gitconfig")):
-        found = _EXCLUDES_FILE.findall(read_small_file(config) or "")
-        if found:
-            named = found[-1].replace("~", home, 1) if home and found[-1].startswith("~/") else found[-1]
-            return folder / named if (folder / named).is_file() else None
+        settings = _EXCLUDES_FILE.findall(read_small_file(config) or "")
+        if settings:
+            path = (
+                settings[-1].replace("~", home, 1) if home and settings[-1].startswith("~/") else settings[-1]
+            )
+            return folder / path if (folder / path).is_file() else None
     default = Path(f"{config_home}/git/ignore")
     return default if config_home and default.is_file() else None
 
@@ -97,12 +99,12 @@ def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, s
 
     These are the user's global file and `.git/info/exclude`, which all worktrees of a repository share.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     if rules.use_global_ignore_files and (shared := global_ignore_file(folder, environ)):
-        found.append(shared)
+        files.append(shared)
     if rules.use_ignore_files and (exclude := exclude_file(folder)) and exclude.is_file():
-        found.append(exclude)
-    return tuple(found)
+        files.append(exclude)
+    return tuple(files)
 
 
 def exclude_file(root: Path) -> Path | None:

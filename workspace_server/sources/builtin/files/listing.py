@@ -54,18 +54,18 @@ class Listing:
     @property
     def hides(self) -> bool:
         """Whether the last complete list leaves ignored or excluded entries out; True if there is none."""
-        kept = self._kept
-        return kept is None or kept.hides
+        listing = self._kept
+        return listing is None or listing.hides
 
     def segments(self, tree: Tree, stop: Callable[[], bool]) -> Iterator[Segment]:
         """All visible regular files, in walk order, as they are now. Ends early once `stop()` is true."""
         is_local = are_local([tree.folder.path])
-        kept = self._kept if is_local else None
+        listing = self._kept if is_local else None
         known: Mapping[str, Directory] = {}
-        if kept is not None and kept.tree == tree:
-            known, is_same = _unchanged(kept.directories, stop)
+        if listing is not None and listing.tree == tree:
+            known, is_same = _unchanged(listing.directories, stop)
             if is_same:
-                yield from kept.segments
+                yield from listing.segments
                 return
         segments: list[Segment] | None = []
         count = 0
@@ -105,11 +105,11 @@ def _unchanged(
 ) -> tuple[Mapping[str, Directory], bool]:
     """The directories that need not be read again, and whether these are all."""
     changed: list[str] = []
-    for number, (base, known) in enumerate(directories.items()):
+    for number, (base, directory) in enumerate(directories.items()):
         if (
-            known.stamp is None
-            or stamp_of(known.place.path) != known.stamp
-            or ((known.ignore_files or known.seen_links) and not _holds(known))
+            directory.stamp is None
+            or stamp_of(directory.place.path) != directory.stamp
+            or ((directory.ignore_files or directory.seen_links) and not _holds(directory))
         ):
             changed.append(base)
         if number % _CHECKS_PER_LOOK == 0 and stop():
@@ -122,10 +122,10 @@ def _unchanged(
     return unchanged, False
 
 
-def _holds(known: Directory) -> bool:
+def _holds(directory: Directory) -> bool:
     """Whether the ignore files and links of a directory are as they were."""
-    return all(stamp_of(path) == stamp for path, stamp in known.ignore_files) and all(
-        Link.at(link.path) == link for link in known.seen_links
+    return all(stamp_of(path) == stamp for path, stamp in directory.ignore_files) and all(
+        Link.at(link.path) == link for link in directory.seen_links
     )
 
 

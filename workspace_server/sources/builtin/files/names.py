@@ -72,8 +72,8 @@ class NameTest:
         if self.everything:
             return names
         literals = self.literals
-        found = [] if literals.isdisjoint(names) else [name for name in names if name in literals]
+        matching = [] if literals.isdisjoint(names) else [name for name in names if name in literals]
         for regex in self.regexes:
             matches = regex.fullmatch
-            found += [name for name in names if matches(name)]
-        return found
+            matching += [name for name in names if matches(name)]
+        return matching

@@ -96,7 +96,7 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
                 for folder, anchored in _per_folder(single, workspace):
                     if folder in folders:
                         globs[folder].append(anchored)
-        filters = {folder: compile_filter(found) for folder, found in globs.items() if found}
+        filters = {folder: compile_filter(patterns) for folder, patterns in globs.items() if patterns}
     except BadGlob as error:
         raise InvalidArguments(pointer, f"not a valid glob: {error}") from None
     if not filters:
@@ -125,7 +125,7 @@ def _readings(text: str, workspace: Workspace) -> list[tuple[str, Sequence[Folde
     ]
     return [
         *((reading, workspace.folders) for reading in usual),
-        *(one for one in spelled if one[0] not in usual),
+        *(spelling for spelling in spelled if spelling[0] not in usual),
     ]
 
 
@@ -210,7 +210,7 @@ def expand_braces(glob: str) -> list[str]:
 
 def _opening(glob: str) -> int | None:
     """Where the first brace opens that no backslash makes plain."""
-    return next((found.start() for found in _OPENING.finditer(glob) if found[0] == "{"), None)
+    return next((match.start() for match in _OPENING.finditer(glob) if match[0] == "{"), None)
 
 
 def _alternatives(glob: str, start: int) -> tuple[list[str], int]:
@@ -236,16 +236,16 @@ def _per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
     if ".." in glob.split("/"):
         return []
     head, slash, rest = glob.partition("/")
-    named = [folder for folder in workspace.folders if folder.name == head]
-    if named and not rest:
-        return [(folder, "**") for folder in named]
+    named_folders = [folder for folder in workspace.folders if folder.name == head]
+    if named_folders and not rest:
+        return [(folder, "**") for folder in named_folders]
     if glob in {"", "*", "**", "**/*"}:
         return [(folder, "**") for folder in workspace.folders]
     if not slash or not rest:
         below = [] if slash else _with_contents(f"**/{head}")
-        return [(folder, one) for folder in workspace.folders for one in below or [f"{head}/**"]]
-    found = [(folder, one) for folder in named for one in _with_contents(rest)]
-    return found + [(folder, one) for folder in workspace.folders for one in _with_contents(glob)]
+        return [(folder, pattern) for folder in workspace.folders for pattern in below or [f"{head}/**"]]
+    pairs = [(folder, pattern) for folder in named_folders for pattern in _with_contents(rest)]
+    return pairs + [(folder, pattern) for folder in workspace.folders for pattern in _with_contents(glob)]
 
 
 def _absolute_per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
@@ -256,7 +256,7 @@ def _absolute_per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, 
         if f"{glob}/".startswith(f"{base}/"):  # whatever characters are in its name
             inner = glob[len(base) + 1 :]
             if ".." not in inner.split("/"):
-                return [(folder, one) for one in (_with_contents(inner) if inner else ["**"])]
+                return [(folder, pattern) for pattern in (_with_contents(inner) if inner else ["**"])]
     parts, fixed = glob.split("/"), fixed_parts(glob)
     prefix = "/".join(fixed)
     rest = parts[len(fixed) :]
@@ -264,7 +264,7 @@ def _absolute_per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, 
         for folder in workspace.folders:
             if ".." not in literal.parts and literal.is_relative_to(folder.path):
                 inner = "/".join([*literal.relative_to(folder.path).parts, *rest])
-                return [(folder, one) for one in (_with_contents(inner) if inner else ["**"])]
+                return [(folder, pattern) for pattern in (_with_contents(inner) if inner else ["**"])]
     return []
 
 
@@ -336,10 +336,12 @@ def _character_class(body: str, *, strict: bool) -> str:
     spelled = re.escape(f"[{body}]")
     if not inner:
         return spelled
-    one = f"(?!/)[{'^' if negated else ''}{inner}]"
+    pattern = f"(?!/)[{'^' if negated else ''}{inner}]"
     if strict:
-        return one
-    return f"(?:{one}|{spelled})" if _is_regex(one) else spelled  # `[user-id]` is no range, but a name
+        return pattern
+    return (
+        f"(?:{pattern}|{spelled})" if _is_regex(pattern) else spelled
+    )  # `[user-id]` is no range, but a name
 
 
 def _is_regex(text: str) -> bool:

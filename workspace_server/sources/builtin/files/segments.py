@@ -89,24 +89,24 @@ class SegmentFilter:
         """What tells which files of a directory pass; None if none does."""
         if not self._below:
             return self._everywhere
-        wanted = self._anywhere
+        patterns = self._anywhere
         for matches, more in self._below:
             if matches(base):
-                wanted = (*wanted, *more)
-        if not wanted:
+                patterns = (*patterns, *more)
+        if not patterns:
             return None
-        found = self._matchers.get(wanted)
-        if found is None:
-            found = self._matchers[wanted] = self._matcher(wanted)
-        return found
+        matcher = self._matchers.get(patterns)
+        if matcher is None:
+            matcher = self._matchers[patterns] = self._matcher(patterns)
+        return matcher
 
-    def _matcher(self, wanted: tuple[str, ...]) -> _Matcher:
-        if "" in wanted:
+    def _matcher(self, patterns: tuple[str, ...]) -> _Matcher:
+        if "" in patterns:
             return _ANY_NAME
-        endings = [self._endings.get(one.removeprefix("(?:").removesuffix(")")) for one in wanted]
+        endings = [self._endings.get(pattern.removeprefix("(?:").removesuffix(")")) for pattern in patterns]
         if None not in endings:
-            return tuple(one for one in endings if one is not None)
-        return re.compile(f"/({'|'.join(wanted)})(?=/)").findall
+            return tuple(ending for ending in endings if ending is not None)
+        return re.compile(f"/({'|'.join(patterns)})(?=/)").findall
 
 
 def _ending(glob: str) -> str | None:

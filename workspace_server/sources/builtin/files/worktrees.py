@@ -16,12 +16,12 @@ def by_worktree(folder: Folder, wanted: PathFilter) -> Iterator[tuple[Folder, Pa
 
     Blocks.
     """
-    named: dict[Path, list[str]] = {}
+    names_by_folder: dict[Path, list[str]] = {}
     for glob in wanted.globs:
         root, rest = _innermost(folder.path, glob)
         if rest:  # the root itself is no file
-            named.setdefault(root, []).append(rest)
-    for root, globs in named.items():
+            names_by_folder.setdefault(root, []).append(rest)
+    for root, globs in names_by_folder.items():
         if root == folder.path:
             yield folder, wanted if len(globs) == len(wanted.globs) else compile_filter(globs)
         else:

@@ -57,11 +57,13 @@ class Batch:
 
     def arguments(self) -> list[str]:
         """What a program is told to search: a directory in place of all its files."""
-        found: list[str] = []
+        arguments: list[str] = []
         for part in self._parts:
             base = part.segment.base
-            found += [base or "./"] if part.is_whole else [base + name for name in part.names]
-        return ["./-" if one == "-" else one for one in found]  # `-` would be standard input
+            arguments += [base or "./"] if part.is_whole else [base + name for name in part.names]
+        return [
+            "./-" if argument == "-" else argument for argument in arguments
+        ]  # `-` would be standard input
 
     def place_of(self, path: str) -> Place | None:
         """Where a file is in the order of results; None if it is not here."""

@@ -152,7 +152,7 @@ async def copies_that_match(workspace: Workspace, where: Where, settings: Search
 
     Searches leave them out. Those that take too long to tell are left out here, too.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     with suppress(TimeoutError):
         async with asyncio.timeout(IGNORED_S):
             for folder in workspace.folders:
@@ -162,8 +162,8 @@ async def copies_that_match(workspace: Workspace, where: Where, settings: Search
                 for copy in copies:
                     inside = Workspace(copy, (Folder(folder.name, copy),))
                     if (await find_files(inside, where, 1, settings)).items:
-                        found.append(copy)
-    return tuple(found)
+                        paths.append(copy)
+    return tuple(paths)
 
 
 async def find_text(
@@ -223,12 +223,12 @@ async def _match(
     """Search files with ripgrep, or in Python if ripgrep fails; returns the program to use from now on."""
     folder = scope.tree.folder.path
     if program is not None:
-        kept = len(found.items)
+        earlier_count = len(found.items)
         try:
             await ripgrep.find_lines(program, folder, query, batch, limit=limit, found=found)
             return program
         except EngineUnavailable:
-            del found.items[kept:]
+            del found.items[earlier_count:]
     await fallback.find_lines(folder, query, batch, limit=limit, found=found)
     return None
 
@@ -243,13 +243,13 @@ async def _match_tree(
     tree = await batches.whole_tree()
     if tree is None or not tree.is_worth_a_walk or not ripgrep.CAN_WALK:
         return program, False
-    kept, folder = len(found.items), scope.tree.folder.path
+    earlier_count, folder = len(found.items), scope.tree.folder.path
     try:
         return program, await ripgrep.find_lines_of_tree(
             program, folder, query, tree, limit=limit, found=found
         )
     except EngineUnavailable:
-        del found.items[kept:]
+        del found.items[earlier_count:]
         return None, False
 
 
@@ -268,20 +268,20 @@ async def _search(
     try:
         async with asyncio.timeout(settings.deadline):
             for scope in await asyncio.to_thread(_scopes, workspace, where, settings.listings, environ):
-                found: Findings[R] = Findings()
+                findings: Findings[R] = Findings()
                 budget = limit - len(results)
                 try:
-                    await search(scope, budget, found)
+                    await search(scope, budget, findings)
                 finally:
-                    results += [(scope, item) for item in found.items[:budget]]
-                    total += max(found.total, len(found.items))
-                    exact = exact and found.exact
+                    results += [(scope, item) for item in findings.items[:budget]]
+                    total += max(findings.total, len(findings.items))
+                    exact = exact and findings.exact
                 if not exact:
                     break
     except TimeoutError:
         exact, late = False, True
-    shown = await asyncio.to_thread(lambda: tuple(convert(*result) for result in results))
-    return Found(shown, max(total, len(shown)), exact, late)
+    converted = await asyncio.to_thread(lambda: tuple(convert(*result) for result in results))
+    return Found(converted, max(total, len(converted)), exact, late)
 
 
 def _scopes(
@@ -293,9 +293,9 @@ def _scopes(
         Scope(
             Tree.open(workspace, place, environ, include_ignored=ignored),
             listings.of(place.path, include_ignored=ignored),
-            SegmentFilter(wanted),
+            SegmentFilter(path_filter),
         )
         for folder in workspace.folders
         if folder in filters
-        for place, wanted in by_worktree(folder, filters[folder])
+        for place, path_filter in by_worktree(folder, filters[folder])
     ]

@@ -129,20 +129,20 @@ def matches_in(
     path: bytes, regex: re.Pattern[str], *, literal: bool, limit: int, head_bytes: int
 ) -> list[list[Any]]:
     """`[number, head, longer, start, occurrences]` of the first `limit` matching lines; none if binary."""
-    found: list[list[Any]] = []
+    rows: list[list[Any]] = []
     try:
         for number, line in enumerate(lines_of(path, regex if literal else None), 1):
-            first = regex.search(line) if len(found) < limit else None
+            first = regex.search(line) if len(rows) < limit else None
             if first is None:
                 continue
             filled = sum(match.start() != match.end() for match in regex.finditer(line))
             raw = line.encode("utf-8", "surrogateescape")
             head = raw[:head_bytes]
             start = len(line[: first.start()].encode("utf-8", "surrogateescape"))
-            found.append([number, head.decode("latin-1"), len(raw) > len(head), start, max(1, filled)])
+            rows.append([number, head.decode("latin-1"), len(raw) > len(head), start, max(1, filled)])
     except (OSError, UnicodeError):
         return []
-    return found
+    return rows
 
 
 def main() -> None:
@@ -167,12 +167,12 @@ def main() -> None:
             break
         path = os.path.join(root, name.encode("latin-1"))  # noqa: PTH118 - bytes, which pathlib does not take
         left = limit - count
-        found = matches_in(path, regex, literal=literal, limit=left, head_bytes=request["headBytes"])
-        for line in found[: max(0, keep - count)]:
+        matches = matches_in(path, regex, literal=literal, limit=left, head_bytes=request["headBytes"])
+        for line in matches[: max(0, keep - count)]:
             write([index, *line])
-        if found and count < keep:
+        if matches and count < keep:
             sys.stdout.flush()
-        count += len(found)
+        count += len(matches)
     write({"done": True, "count": count})
 
 

@@ -23,10 +23,10 @@ class Places:
     def of(self, path: str) -> Place | None:
         """The place of a path; None if it is not here. Takes microseconds, however many files there are."""
         base, slash, name = path.rpartition("/")
-        found = self._directories.get(base + slash)
-        if found is None:
+        directory = self._directories.get(base + slash)
+        if directory is None:
             return None
-        number, names = found
+        number, names = directory
         if callable(names):
             names = names()
             self._directories[base + slash] = number, names

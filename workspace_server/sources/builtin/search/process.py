@@ -100,10 +100,10 @@ async def _read(stream: asyncio.StreamReader, consume: Callable[[bytes], bool]) 
 
 
 async def _read_capped(stream: asyncio.StreamReader) -> bytes:
-    kept = bytearray()
+    text = bytearray()
     while chunk := await stream.read(CHUNK):
-        kept += chunk[: MAX_STDERR - len(kept)]
-    return bytes(kept)
+        text += chunk[: MAX_STDERR - len(text)]
+    return bytes(text)
 
 
 async def _end(

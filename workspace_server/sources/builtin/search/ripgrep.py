@@ -111,12 +111,12 @@ async def _counted(
     stdin: bytes | None = None,
 ) -> bool:
     """Run ripgrep and add what it finds; False, and nothing is added, if the lines are too many."""
-    kept, most = len(found.items), MAX_COUNTED_LINES + reader.keep
+    earlier_count, most = len(found.items), MAX_COUNTED_LINES + reader.keep
     failed = await _run(command, folder, reader, found, lambda: reader.count < most, stdin=stdin)
     if failed is not None:
         raise_for(failed.stderr, query)
     if reader.count >= most:
-        del found.items[kept:]
+        del found.items[earlier_count:]
         return False
     found.total += reader.count
     return True
@@ -170,9 +170,9 @@ def raise_for(stderr: str, query: TextQuery) -> NoReturn:
     raise EngineUnavailable(stderr)
 
 
-def _position(shown: str, marked: int, text: str) -> int | None:
+def _position(message: str, marked: int, text: str) -> int | None:
     """The position in `text` of the character that is marked in `shown`, which may be `(?:text)`."""
-    if shown != f"{_WRAPPER}{text})":
+    if message != f"{_WRAPPER}{text})":
         return marked
     if len(_WRAPPER) <= marked < len(_WRAPPER) + len(text):
         return marked - len(_WRAPPER)

@@ -46,19 +46,19 @@ class _LongMatch:
         """Scan the next bytes of the message."""
         self._unscanned += data
         if self._number is None:
-            found = _LINE_END.search(self._unscanned)
-            if found is None:
+            line_end = _LINE_END.search(self._unscanned)
+            if line_end is None:
                 self._unscanned = self._unscanned[-_OVERLAP:]
                 return
-            self._number = int(found[1])
-            self._unscanned = self._unscanned[found.end() :]
-        seen = 0
+            self._number = int(line_end[1])
+            self._unscanned = self._unscanned[line_end.end() :]
+        end_of_last = 0
         for submatch in _SUBMATCH.finditer(self._unscanned):
             start, end = int(submatch[1]), int(submatch[2])
             self._start = start if self._start is None else self._start
             self._occurrences += start != end
-            seen = submatch.end()
-        self._unscanned = self._unscanned[max(seen, len(self._unscanned) - _OVERLAP) :]
+            end_of_last = submatch.end()
+        self._unscanned = self._unscanned[max(end_of_last, len(self._unscanned) - _OVERLAP) :]
 
     def line(self) -> Line | None:
         """The line, after the complete message was fed; None if the message is not a match."""
@@ -164,7 +164,7 @@ def _line(data: dict[str, Any]) -> Line:
     text = _content(data["lines"])
     bare = text.removesuffix(b"\n").removesuffix(b"\r")
     matches = data["submatches"]
-    filled = sum(one["start"] != one["end"] for one in matches)
+    filled = sum(match["start"] != match["end"] for match in matches)
     start = matches[0]["start"] if matches else 0
     head, longer = bare[:HEAD_BYTES], len(bare) > HEAD_BYTES
     return Line(_name(data["path"]), data["line_number"], head, longer, start, max(1, filled))

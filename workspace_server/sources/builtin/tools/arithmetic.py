@@ -159,8 +159,8 @@ class _Parser:
         self._advance()
 
     def _name(self, name: str, index: int) -> Number:
-        known = FUNCTIONS.get(name)
-        if known is None:
+        signature = FUNCTIONS.get(name)
+        if signature is None:
             return self._constant(name, index)
         if self._word != "(":
             raise InvalidExpression(
@@ -168,12 +168,12 @@ class _Parser:
             )
         self._advance()
         values = self._arguments()
-        least, most, function = known
+        least, most, function = signature
         if least <= len(values) <= most:
             return self._apply(function, index, *values)
-        wanted = str(least) if least == most else f"{least} or {most}" if most == 2 else f"at least {least}"
+        count = str(least) if least == most else f"{least} or {most}" if most == 2 else f"at least {least}"
         raise InvalidExpression(
-            f"{name} at position {self._place(index)} takes {wanted} argument(s), got {len(values)}"
+            f"{name} at position {self._place(index)} takes {count} argument(s), got {len(values)}"
         )
 
     def _constant(self, name: str, index: int) -> Number:
@@ -220,9 +220,9 @@ class _Parser:
                 return InvalidExpression("Division by zero")
             case OverflowError():
                 return InvalidExpression(f"Result is too large at position {self._place(sign)}")
-        given = cut(", ".join(number_text(value) for value in values))
+        argument_text = cut(", ".join(number_text(value) for value in values))
         where = f"'{self._tokens[sign]}' at position {self._place(sign)}"
-        return InvalidExpression(f"Result of {where} is not a real number for {given}")
+        return InvalidExpression(f"Result of {where} is not a real number for {argument_text}")
 
 
 def evaluate(expression: str) -> Number:

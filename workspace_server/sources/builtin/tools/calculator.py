@@ -67,10 +67,10 @@ def call_nowait(arguments: Mapping[str, Any]) -> ToolResult:
     try:
         value = evaluate(expression)
     except InvalidExpression as refused:
-        shown = cut(" ".join(expression[:MAX_LENGTH].split()))
+        shortened = cut(" ".join(expression[:MAX_LENGTH].split()))
         raise ToolError(
-            f"Error: Invalid expression '{shown}'- {refused}",
-            {"expression": shown, "cause": str(refused)},
+            f"Error: Invalid expression '{shortened}'- {refused}",
+            {"expression": shortened, "cause": str(refused)},
         ) from refused
     if abs(value) > _EXACT:
         text = number_text(value)

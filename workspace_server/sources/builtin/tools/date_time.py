@@ -172,8 +172,8 @@ def _add(start: _Moment, text: str | None, zone: Zone) -> _Moment:
     """Add a duration to `start`: first months, then days on the wall clock, then absolute time."""
     duration = None if text is None else parse_duration(text)
     if duration is None:
-        given = "operation add needs duration" if text is None else f"Cannot read duration '{text}'"
-        raise _error("/duration", f"{given}; write ISO 8601 such as P1D, PT36H, P1Y2M, -P2W")
+        problem = "operation add needs duration" if text is None else f"Cannot read duration '{text}'"
+        raise _error("/duration", f"{problem}; write ISO 8601 such as P1D, PT36H, P1Y2M, -P2W")
     moment = start
     if duration.months or duration.days:
         wall = start.at.replace(tzinfo=None, fold=0)

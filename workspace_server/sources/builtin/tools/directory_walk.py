@@ -104,15 +104,15 @@ def _hidden(tree: Tree, base: str) -> bool:
 
 def breadth_first(top: list[Directory], limit: int) -> list[Entry]:
     """The first `limit` entries, upper levels first, names in byte order."""
-    found: list[Entry] = []
-    waiting = deque(one for one in top if one.depth > 0)
-    while waiting and len(found) < limit:
+    entries: list[Entry] = []
+    waiting = deque(entry for entry in top if entry.depth > 0)
+    while waiting and len(entries) < limit:
         here = waiting.popleft()
         for entry, inner in _entries(here):
-            found.append(entry)
+            entries.append(entry)
             if inner is not None and inner.depth > 0:
                 waiting.append(inner)
-    return found[: max(limit, 0)]
+    return entries[: max(limit, 0)]
 
 
 def _entries(here: Directory) -> Iterator[tuple[Entry, Directory | None]]:

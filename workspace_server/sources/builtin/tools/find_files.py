@@ -104,11 +104,11 @@ async def call(
     limit = int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))
     offset = int(arguments.get("offset", 0))
     settings = settings or SearchSettings()
-    found = await find_files(workspace, where, offset + limit, settings)
-    note = "" if found.items or found.late else await hidden_note(workspace, where, settings)
+    result = await find_files(workspace, where, offset + limit, settings)
+    note = "" if result.items or result.late else await hidden_note(workspace, where, settings)
     fit = "maxResults" not in arguments
-    nothing = nothing_found("No files found.", found, settings)
-    return await asyncio.to_thread(_result, found, offset, (nothing, note), fit=fit)
+    nothing = nothing_found("No files found.", result, settings)
+    return await asyncio.to_thread(_result, result, offset, (nothing, note), fit=fit)
 
 
 def _result(found: Found[Path], offset: int, nothing: tuple[str, str], *, fit: bool) -> ToolResult:
@@ -141,5 +141,5 @@ async def hidden_note(workspace: Workspace, where: Where, settings: SearchSettin
     copies = await copies_that_match(workspace, where, settings)
     if not copies:
         return ""
-    shown = ", ".join(workspace.workspace_path(copy) or str(copy) for copy in copies[:SHOWN_COPIES])
-    return f"only files in git worktrees inside the project match; begin the pattern with one of: {shown}"
+    examples = ", ".join(workspace.workspace_path(copy) or str(copy) for copy in copies[:SHOWN_COPIES])
+    return f"only files in git worktrees inside the project match; begin the pattern with one of: {examples}"

@@ -135,7 +135,7 @@ async def call(
     limit = offset + int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))
     settings = settings or SearchSettings()
     try:
-        found = await find_text(workspace, query, where, limit, settings)
+        result = await find_text(workspace, query, where, limit, settings)
     except BadRegex as error:
         raise _regex_error(error) from None
     except EngineUnavailable as error:
@@ -144,12 +144,12 @@ async def call(
             "Error: files cannot be searched now; free memory or temporary disk space, or install ripgrep"
         ) from None
     note = ""
-    if not found.items and not found.late and arguments.get("includePattern"):
+    if not result.items and not result.late and arguments.get("includePattern"):
         files = await find_files(workspace, where, 1, settings)
         note = "" if files.items or files.late else await _pattern_note(workspace, where, settings)
     fit = "maxResults" not in arguments
-    nothing = nothing_found("No matches found.", found, settings)
-    return await asyncio.to_thread(_result, found, offset, (nothing, note), fit=fit)
+    nothing = nothing_found("No matches found.", result, settings)
+    return await asyncio.to_thread(_result, result, offset, (nothing, note), fit=fit)
 
 
 async def _pattern_note(workspace: Workspace, where: Where, settings: SearchSettings) -> str:

@@ -122,27 +122,27 @@ async def call(
 def _list(workspace: Workspace, arguments: Mapping[str, Any], environ: Mapping[str, str]) -> ToolResult:
     text: str = arguments.get("filePath") or ""
     try:
-        top, found = start(workspace, text, arguments, environ)
-        entries = found + breadth_first(top, MAX_COUNTED + 1 - len(found))
+        top, ways = start(workspace, text, arguments, environ)
+        entries = ways + breadth_first(top, MAX_COUNTED + 1 - len(ways))
     except PathNotFound as error:
         raise _failure(text, error.cause) from None
     except OSError as error:
         raise _failure(text, (error.strerror or "unreadable").lower()) from None
     offset = int(arguments.get("offset", 0))
-    shown = entries[offset : offset + int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))]
+    page_entries = entries[offset : offset + int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))]
     fit = "maxResults" not in arguments
     if fit:
-        shown = shown[: fitting(2 * len(str(entry.path)) + 90 for entry in shown)]
-    page = Page(offset, len(shown), min(len(entries), MAX_COUNTED), len(entries) <= MAX_COUNTED)
-    listed = top[0].path if len(top) == 1 else workspace.root
-    return _result(workspace, listed, sorted(shown, key=lambda entry: entry.order), page, fit=fit)
+        page_entries = page_entries[: fitting(2 * len(str(entry.path)) + 90 for entry in page_entries)]
+    page = Page(offset, len(page_entries), min(len(entries), MAX_COUNTED), len(entries) <= MAX_COUNTED)
+    folder = top[0].path if len(top) == 1 else workspace.root
+    return _result(workspace, folder, sorted(page_entries, key=lambda entry: entry.order), page, fit=fit)
 
 
 def _failure(text: str, cause: str) -> ToolError:
     return ToolError(f'Error listing directory "{well_formed(text)}": {cause}', {"cause": cause})
 
 
-def _result(workspace: Workspace, listed: Path, entries: list[Entry], page: Page, *, fit: bool) -> ToolResult:
+def _result(workspace: Workspace, folder: Path, entries: list[Entry], page: Page, *, fit: bool) -> ToolResult:
     capped = page.next_offset is not None
     structured = {
         "count": len(entries),
@@ -162,7 +162,7 @@ def _result(workspace: Workspace, listed: Path, entries: list[Entry], page: Page
         return empty("No more entries." if page.total else "Directory is empty.", structured, "", page)
     head = [
         "List directory summary",
-        f"directory: {shown_path(absolute_text(listed))}",
+        f"directory: {shown_path(absolute_text(folder))}",
         f"count: {len(entries)}{' (capped)' if capped else ''}",
         "---",
     ]

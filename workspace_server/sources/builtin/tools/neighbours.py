@@ -25,27 +25,27 @@ _GLOB: Final = re.compile(r"[*?\[\]{}|\\]")
 
 async def neighbours(workspace: Workspace, text: str, settings: SearchSettings) -> tuple[str, ...]:
     """Paths like `text`, as `Folder/path`: with similar names there, then with the same name elsewhere."""
-    found = await asyncio.to_thread(_similar, workspace, text.replace("\\", "/"))
+    paths = await asyncio.to_thread(_similar, workspace, text.replace("\\", "/"))
     name = text.replace("\\", "/").rsplit("/", 1)[-1]
-    if name and not _GLOB.search(name) and len(found) < MOST:
+    if name and not _GLOB.search(name) and len(paths) < MOST:
         where = Where(name, "/filePath")
         try:
             same = await find_files(workspace, where, MOST, replace(settings, deadline=LOOK_S))
-            found += [workspace.workspace_path(path) for path in same.items]
+            paths += [workspace.workspace_path(path) for path in same.items]
         except InvalidArguments:
             pass
-    return tuple(dict.fromkeys(path for path in found if path is not None))[:MOST]
+    return tuple(dict.fromkeys(path for path in paths if path is not None))[:MOST]
 
 
 def _similar(workspace: Workspace, text: str) -> list[str | None]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder in workspace.folders:
         relative = text.removeprefix(f"{folder.path.as_posix()}/")
         for parts in (relative.removeprefix(f"{folder.name}/").split("/"), relative.split("/")):
             if not {"..", ""}.isdisjoint(parts):
                 continue
-            found += _nearest(folder.path, parts)
-    inside = [path for path in found if workspace.contains(Path(os.path.realpath(path)))]
+            paths += _nearest(folder.path, parts)
+    inside = [path for path in paths if workspace.contains(Path(os.path.realpath(path)))]
     return [workspace.workspace_path(path) for path in inside]
 
 
@@ -67,7 +67,7 @@ def _close(place: Path, name: str) -> list[str]:
             names = {entry.name.lower(): entry.name for entry in islice(entries, _MAX_ENTRIES)}
     except OSError:
         return []
-    return [names[one] for one in difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)]
+    return [names[match] for match in difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)]
 
 
 def _exists(path: Path) -> bool:

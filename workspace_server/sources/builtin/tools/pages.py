@@ -63,12 +63,12 @@ class Page:
         """What the structured result says about other pages; empty if it is complete."""
         if not self.total or (self.exact and self.shown == self.total):
             return {}
-        found: dict[str, Any] = {"total": self.total}
+        members: dict[str, Any] = {"total": self.total}
         if not self.exact:
-            found["totalIsMinimum"] = True
+            members["totalIsMinimum"] = True
         if self.next_offset is not None:
-            found["nextOffset"] = self.next_offset
-        return found
+            members["nextOffset"] = self.next_offset
+        return members
 
     def line(self) -> str:
         """The same in a sentence for the end of the text; empty if the result is complete."""

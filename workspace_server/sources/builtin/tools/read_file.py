@@ -128,17 +128,17 @@ async def call(
         InvalidArguments: at `/filePath`, `/startLine` or `/endLine`.
         ToolError: `Error reading file "p": <cause>`.
     """
-    wanted = LineRange(
+    lines = LineRange(
         int(arguments.get("startLine", 1)),
         int(arguments["endLine"]) if arguments.get("endLine") is not None else None,
         int(arguments.get("maxBytes", DEFAULT_MAX_BYTES)),
         fit="maxBytes" not in arguments,
     )
-    if wanted.end is not None and wanted.end < wanted.start:
-        raise InvalidArguments("/endLine", f"must not be less than startLine ({wanted.start})")
+    if lines.end is not None and lines.end < lines.start:
+        raise InvalidArguments("/endLine", f"must not be less than startLine ({lines.start})")
     stop = threading.Event()
     try:
-        return await asyncio.to_thread(_read, workspace, arguments["filePath"], wanted, stop.is_set)
+        return await asyncio.to_thread(_read, workspace, arguments["filePath"], lines, stop.is_set)
     except PathNotFound as error:
         near = await neighbours(workspace, arguments["filePath"], settings or SearchSettings())
         raise _failure(arguments["filePath"], error.cause, near) from None
@@ -146,13 +146,13 @@ async def call(
         stop.set()
 
 
-def _read(workspace: Workspace, text: str, wanted: LineRange, stopped: Callable[[], bool]) -> ToolResult:
+def _read(workspace: Workspace, text: str, lines: LineRange, stopped: Callable[[], bool]) -> ToolResult:
     try:
         path = workspace.resolve_file(text)
         descriptor = workspace.gate().open(path)
         with os.fdopen(descriptor, "rb") as file:
-            read = _read_open(file, os.fstat(descriptor).st_size, wanted, stopped)
-            return _result(workspace, path, read, fit=wanted.fit)
+            read = _read_open(file, os.fstat(descriptor).st_size, lines, stopped)
+            return _result(workspace, path, read, fit=lines.fit)
     except OSError as error:
         raise _failure(text, (error.strerror or "unreadable").lower()) from None
 
@@ -165,13 +165,13 @@ def _failure(text: str, cause: str, near: Sequence[str] = ()) -> ToolError:
     return ToolError(message + hint, {"cause": cause, "nearest": list(near)})
 
 
-def _read_open(file: BinaryIO, size: int, wanted: LineRange, stopped: Callable[[], bool]) -> _Read:
+def _read_open(file: BinaryIO, size: int, lines: LineRange, stopped: Callable[[], bool]) -> _Read:
     sniffed = file.read(_SNIFF)
     encoding = next((name for bom, name in _ENCODINGS if sniffed.startswith(bom)), "utf-8")
     file.seek(0)
     if b"\0" in sniffed and not encoding.startswith("utf-16"):
-        return _read_binary(file, size, wanted)
-    text = LineCollector(wanted)
+        return _read_binary(file, size, lines)
+    text = LineCollector(lines)
     strict = codecs.getincrementaldecoder(encoding)("strict" if encoding == "utf-8" else "replace")
     for chunk in _chunks(file, stopped):
         try:
@@ -192,12 +192,12 @@ def _chunks(file: BinaryIO, stopped: Callable[[], bool]) -> Iterator[bytes]:
 
 
 def _text_members(text: LineCollector, encoding: str, size: int) -> _Read:
-    wanted, total = text.wanted, text.total
-    if wanted.start > max(total, 1):
+    lines, total = text.wanted, text.total
+    if lines.start > max(total, 1):
         raise InvalidArguments("/startLine", f"the file has {total} lines")
     content, encoding = _decoded(bytes(text.kept), encoding)
     members = {
-        "startLine": min(wanted.start, total),
+        "startLine": min(lines.start, total),
         "endLine": text.end,
         "totalLines": total,
         "sizeBytes": size,
@@ -227,20 +227,20 @@ def _next_part(text: LineCollector) -> dict[str, Any]:
     return {"nextStartLine": text.end + 1}
 
 
-def _decoded(kept: bytes, encoding: str) -> tuple[str, str]:
+def _decoded(content: bytes, encoding: str) -> tuple[str, str]:
     """Decode the text; returns also the encoding that was used."""
     if encoding == "windows-1252":
         try:
-            return kept.decode("cp1252"), encoding
+            return content.decode("cp1252"), encoding
         except UnicodeDecodeError:
-            return kept.decode("iso-8859-1"), "iso-8859-1"
+            return content.decode("iso-8859-1"), "iso-8859-1"
     # the byte limit may have split a character
-    return kept.decode("utf-8", "ignore").removeprefix("\ufeff"), encoding
+    return content.decode("utf-8", "ignore").removeprefix("\ufeff"), encoding
 
 
-def _read_binary(file: BinaryIO, size: int, wanted: LineRange) -> _Read:
-    blob = file.read(wanted.max_bytes + 1)
-    fits = len(blob) <= wanted.max_bytes
+def _read_binary(file: BinaryIO, size: int, lines: LineRange) -> _Read:
+    blob = file.read(lines.max_bytes + 1)
+    fits = len(blob) <= lines.max_bytes
     members = {
         "startLine": 0,
         "endLine": 0,

@@ -59,8 +59,8 @@ def _all_names() -> dict[str, str]:
 
 def suggestions(name: str) -> list[str]:
     """At most three existing names that are similar to `name`, best match first."""
-    known = _all_names()
-    wanted = name.strip().lower().replace(" ", "_")
-    close = difflib.get_close_matches(wanted, known, n=2 * _MAX_SUGGESTIONS, cutoff=0.7)
-    last = difflib.get_close_matches(wanted.rpartition("/")[2], known, n=_MAX_SUGGESTIONS, cutoff=0.8)
-    return list(dict.fromkeys(known[key] for key in [*close, *last]))[:_MAX_SUGGESTIONS]
+    zone_names = _all_names()
+    spelling = name.strip().lower().replace(" ", "_")
+    close = difflib.get_close_matches(spelling, zone_names, n=2 * _MAX_SUGGESTIONS, cutoff=0.7)
+    last = difflib.get_close_matches(spelling.rpartition("/")[2], zone_names, n=_MAX_SUGGESTIONS, cutoff=0.8)
+    return list(dict.fromkeys(zone_names[key] for key in [*close, *last]))[:_MAX_SUGGESTIONS]

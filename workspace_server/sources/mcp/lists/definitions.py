@@ -91,9 +91,9 @@ def read(
     """
 
     def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Tool:
-        shown = (visibilities or {}).get(original, visibility)
+        tool_visibility = (visibilities or {}).get(original, visibility)
         definition = {**definition, "name": name}
-        return Tool(name, definition, shown, timeout_s=timeout_s, fingerprint=digest, task=task)
+        return Tool(name, definition, tool_visibility, timeout_s=timeout_s, fingerprint=digest, task=task)
 
     return _read(entries, source, TOOLS, make)
 
@@ -146,9 +146,9 @@ def _left_out(kind: ListKind, place: int, name: str | None, source: str) -> Issu
 
 
 def _repaired(kind: ListKind, name: str, removed: Sequence[str], source: str) -> Issue:
-    shown = ", ".join(sorted(removed)[:MAX_NAMED]) + (" and others" if len(removed) > MAX_NAMED else "")
+    names = ", ".join(sorted(removed)[:MAX_NAMED]) + (" and others" if len(removed) > MAX_NAMED else "")
     text = (
-        f'{kind.word.capitalize()} "{name}" has members that clients cannot read; they are left out: {shown}'
+        f'{kind.word.capitalize()} "{name}" has members that clients cannot read; they are left out: {names}'
     )
     tool = name if kind is TOOLS else None
     code = f"{kind.code}_{MEMBERS_REMOVED}"
@@ -157,14 +157,14 @@ def _repaired(kind: ListKind, name: str, removed: Sequence[str], source: str) ->
 
 def changed(known: Mapping[str, str], now: Mapping[str, str], source: str) -> list[Issue]:
     """A warning for each tool that is not what it was. Both by name: hash of the definition."""
-    found = []
+    issues = []
     for name, digest in now.items():
         before = known.get(name, digest)
         if before != digest:
             text = f'Tool "{name}" changed its definition since it was first seen'
             details = f"source {source}, definition was {before[:16]}, is {digest[:16]}"
-            found.append(Issue("warning", "tools/list", "TOOL_DEFINITION_CHANGED", text, name, details))
-    return found
+            issues.append(Issue("warning", "tools/list", "TOOL_DEFINITION_CHANGED", text, name, details))
+    return issues
 
 
 def _decode(entry: msgspec.Raw) -> Mapping[str, Any]:
@@ -175,21 +175,21 @@ def _decode(entry: msgspec.Raw) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _name(said: object, kind: ListKind) -> str | None:
-    if not isinstance(said, str) or len(said) > (MAX_NAME if kind.key == "name" else MAX_URI):
+def _name(value: object, kind: ListKind) -> str | None:
+    if not isinstance(value, str) or len(value) > (MAX_NAME if kind.key == "name" else MAX_URI):
         return None
-    name = re.sub("[\t\n]", "", clean_text(said))
+    name = re.sub("[\t\n]", "", clean_text(value))
     # a name is looked up in a table of ours; a URI goes to the server as the client read it
-    return (name or None) if kind.key == "name" or name == said else None
+    return (name or None) if kind.key == "name" or name == value else None
 
 
 def _cleaned(value: Any, names: bool = False) -> Any:
     """`value` with clean titles and descriptions, wherever they are. `names`: the keys are not keywords."""
     if isinstance(value, list):
-        return [_cleaned(one) for one in value]
+        return [_cleaned(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    return {key: _member(key, one) if not names else _cleaned(one) for key, one in value.items()}
+    return {key: _member(key, member) if not names else _cleaned(member) for key, member in value.items()}
 
 
 def _member(key: str, value: Any) -> Any:
@@ -238,7 +238,7 @@ def repaired(
     name gets `name`.
     """
     removed: list[str] = []
-    kept: Mapping[str, Any] = fitting(definition, _RULES[kind], "", removed)
-    if "name" in _RULES[kind].members and "name" not in kept:
-        kept = {**kept, "name": name}
-    return kept, tuple(removed)
+    members: Mapping[str, Any] = fitting(definition, _RULES[kind], "", removed)
+    if "name" in _RULES[kind].members and "name" not in members:
+        members = {**members, "name": name}
+    return members, tuple(removed)

@@ -122,26 +122,26 @@ class ServerList(Generic[Item]):
 
         `is_alive`: whether the server's state does not say that by itself.
         """
-        found = list(self._problems)
+        issues = list(self._problems)
         if self.error is not None and is_alive:
             text = f"Failed to fetch {self.kind.word}s: {clean_text(self.error)}"
             level: Level = "error" if self.items is None else "warning"
             details = f"source {self._source}"
-            found.append(Issue(level, "source", "SOURCE_UNAVAILABLE", text, details=details))
-        return found
+            issues.append(Issue(level, "source", "SOURCE_UNAVAILABLE", text, details=details))
+        return issues
 
     def _use(self, pages: Pages) -> None:
-        found = self._read(pages.entries)
-        issues = list(found.issues)
+        entries = self._read(pages.entries)
+        issues = list(entries.issues)
         if self.kind is TOOLS:  # what a model is told to do; the other lists are expected to change
-            for name, digest in found.hashes.items():
+            for name, digest in entries.hashes.items():
                 if len(self._first_seen) < MAX_SEEN:
                     self._first_seen.setdefault(name, digest)
-            issues += definitions.changed(self._first_seen, found.hashes, self._source)
+            issues += definitions.changed(self._first_seen, entries.hashes, self._source)
         if pages.truncated is not None:
             text = f"The list of {self._source} is cut: {pages.truncated}"
             code, details = f"{self.kind.code}_LIST_TRUNCATED", f"source {self._source}"
             issues.append(Issue("error", self.kind.method, code, text, details=details))
-        self._definitions = found
-        self.items = found.items
+        self._definitions = entries
+        self.items = entries.items
         self._problems = tuple(issues)

@@ -104,31 +104,35 @@ class ServerLists:
 
     def known_offerings(self) -> SourceOfferings:
         """All but the tools, as far as it is known."""
-        of = {kind: tuple(known.items or ()) for kind, known in self.others.items()}
+        of = {kind: tuple(server_list.items or ()) for kind, server_list in self.others.items()}
         return SourceOfferings(of[PROMPTS], of[RESOURCES], of[TEMPLATES], of[SKILLS])
 
     async def load_cached(self) -> None:
         """Load the lists from the disk cache where nothing newer is known."""
-        for known in self.all:
-            await known.load_cached()
+        for server_list in self.all:
+            await server_list.load_cached()
         await self.instructions.load_cached()
 
     def request(self, kinds: Iterable[ListKind], *, again: bool = False) -> None:
         """Request these lists; with `again` also those with a request in flight."""
-        wanted = set(kinds) if again else set(kinds) - self._under_way
+        requested_kinds = set(kinds) if again else set(kinds) - self._under_way
         for known in self.all:
-            if known.kind in wanted:
+            if known.kind in requested_kinds:
                 known.settled.clear()
-        self._wanted |= wanted
+        self._wanted |= requested_kinds
         if self._wanted and self._task is None:
             self._task = asyncio.create_task(self._refresh_all(), name=f"list-{self._source}")
 
     async def wait_for_others(self) -> None:
         """Wait a moment for lists that are requested for the first time."""
-        asked = [one for one in self.others.values() if one.items is None and not one.settled.is_set()]
+        unread_lists = [
+            server_list
+            for server_list in self.others.values()
+            if server_list.items is None and not server_list.settled.is_set()
+        ]
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_OTHER_LISTS_S if asked else None):
-                for known in asked:
+            async with asyncio.timeout(FIRST_OTHER_LISTS_S if unread_lists else None):
+                for known in unread_lists:
                     await known.settled.wait()
 
     async def stop(self) -> None:
@@ -142,21 +146,23 @@ class ServerLists:
         try:
             while self._wanted:
                 self._under_way, self._wanted = self._wanted, set()
-                await self._refresh([known for known in self.all if known.kind in self._under_way])
+                await self._refresh(
+                    [server_list for server_list in self.all if server_list.kind in self._under_way]
+                )
         finally:
             self._under_way, self._task = set(), None
-            for known in self.all:
-                known.settled.set()
+            for server_list in self.all:
+                server_list.settled.set()
 
     async def _refresh(self, lists: Sequence[ServerList[Any]]) -> None:
         """Request some lists at the same time over one session."""
         missing: dict[ServerList[Any], str | None] = dict.fromkeys(lists)
-        for known in lists:
-            known.tried_at = time.monotonic()
+        for server_list in lists:
+            server_list.tried_at = time.monotonic()
 
         async def ask(session: Session) -> None:
             await self.instructions.take(session.handshake_result.instructions)
-            refreshes = [self._refresh_one(session, known, missing) for known in lists]
+            refreshes = [self._refresh_one(session, server_list, missing) for server_list in lists]
             for fault in await asyncio.gather(*refreshes, return_exceptions=True):
                 if fault is not None:
                     raise fault
@@ -172,9 +178,9 @@ class ServerLists:
             self._failed(missing, f"{type(fault).__name__} while listing")
 
     async def _refresh_one(
-        self, session: Session, known: ServerList[Any], missing: dict[ServerList[Any], str | None]
+        self, session: Session, server_list: ServerList[Any], missing: dict[ServerList[Any], str | None]
     ) -> None:
-        kind = known.kind
+        kind = server_list.kind
         pages = Pages(kind.member)
         try:
             if kind is TOOLS:
@@ -182,21 +188,21 @@ class ServerLists:
             elif kind.is_declared(session.handshake_result.capabilities):
                 pages = await session.list_all(kind.method, kind.member, OTHER_LISTS_S)
         except Unavailable as failure:
-            missing[known] = failure.text
+            missing[server_list] = failure.text
             raise
-        await known.take(pages)
-        missing.pop(known, None)
-        self._settled(known)
+        await server_list.take(pages)
+        missing.pop(server_list, None)
+        self._settled(server_list)
 
     def _failed(self, missing: Mapping[ServerList[Any], str | None], error: str) -> None:
-        for known, own in missing.items():
-            known.failed(own or error)
-            self._settled(known)
+        for server_list, own in missing.items():
+            server_list.failed(own or error)
+            self._settled(server_list)
 
-    def _settled(self, known: ServerList[Any]) -> None:
-        self._under_way.discard(known.kind)
-        if known.kind not in self._wanted:
-            known.settled.set()
+    def _settled(self, server_list: ServerList[Any]) -> None:
+        self._under_way.discard(server_list.kind)
+        if server_list.kind not in self._wanted:
+            server_list.settled.set()
         self._on_news()
 
 

@@ -120,15 +120,15 @@ def _encoded(text: str) -> str:
 
 def refusal_reason(address: Address, allow_private: bool) -> str | None:
     """Why an address is refused; None if it is allowed."""
-    for one in (address, *_embedded(address)):
-        if one.is_link_local or one in _METADATA:
+    for candidate in (address, *_embedded(address)):
+        if candidate.is_link_local or candidate in _METADATA:
             return "is link-local or a metadata service"
-        if one.is_multicast or one.is_unspecified or str(one) == "255.255.255.255":
+        if candidate.is_multicast or candidate.is_unspecified or str(candidate) == "255.255.255.255":
             return "is no address of a server"
-        private = any(one in network for network in _PRIVATE)
+        private = any(candidate in network for network in _PRIVATE)
         if private and not allow_private:
             return "belongs to this machine or a private network"
-        if not private and not one.is_global and one is not _shell(address):
+        if not private and not candidate.is_global and candidate is not _shell(address):
             return "is reserved"
     return None
 
@@ -146,13 +146,13 @@ def _embedded(address: Address) -> tuple[Address, ...]:
     inner += [] if address.teredo is None else list(address.teredo)
     if any(address in network for network in (*_NAT64, _COMPATIBLE, _TRANSLATED)):
         inner.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return tuple(one for one in inner if one is not None)
+    return tuple(embedded for embedded in inner if embedded is not None)
 
 
 async def system_resolver(host: str, port: int) -> Sequence[str]:
     """Ask the system, in a thread."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
+    results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in results]
 
 
 async def allowed_addresses(
@@ -171,7 +171,7 @@ async def allowed_addresses(
         OSError: the name cannot be resolved.
     """
     if origin.host in LITERAL_LOOPBACK and (allow_literal or allow_private):
-        return [str(one) for one in LITERAL_LOOPBACK[origin.host]]
+        return [str(literal) for literal in LITERAL_LOOPBACK[origin.host]]
     try:
         candidates: Sequence[str] = [str(ip_address(origin.host))]
     except ValueError:

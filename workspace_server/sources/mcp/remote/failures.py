@@ -126,26 +126,30 @@ def failure_of(
         request: the request.
         retry_after_s: what `Retry-After` says.
     """
-    said = _read(body)
+    error_body = _read(body)
     wait = None if retry_after_s is None else round(retry_after_s * 1000)
     title = f"HTTP {status}{_PHRASES.get(status, '')}"
-    if _is_refused_as_a_whole(status, body, said, request):
-        return _refused_before_it_ran(f"answered {title}", said, status)
+    if _is_refused_as_a_whole(status, body, error_body, request):
+        return _refused_before_it_ran(f"answered {title}", error_body, status)
     if status == 401:
         return HttpFailure("unauthorized", f"does not accept our credentials ({title})", status=status)
     if status == 429:
         text = f"asks to be left alone for a while ({title})"
         return HttpFailure("throttled", text, status=status, retry_after_ms=wait)
-    if said is not None and (_names(said, request) or (status < 500 and status not in _MAY_HAVE_RUN)):
+    if error_body is not None and (
+        _names(error_body, request) or (status < 500 and status not in _MAY_HAVE_RUN)
+    ):
         return None
     if status >= 500 or status in _MAY_HAVE_RUN:
         return HttpFailure("failing", f"answered {title}", "unknown", status=status, retry_after_ms=wait)
     return HttpFailure("rejected", f"answered {title}", status=status)
 
 
-def _refused_before_it_ran(text: str, said: _ErrorBody | None, status: int | None = None) -> HttpFailure:
+def _refused_before_it_ran(
+    text: str, error_body: _ErrorBody | None, status: int | None = None
+) -> HttpFailure:
     """A request was refused as a whole: another session may be served."""
-    error = _error_of(said)
+    error = _error_of(error_body)
     if error is None:
         return HttpFailure("session_lost", text, status=status)
     words = clean_text(error.message[:_LONGEST_REASON])
@@ -156,10 +160,10 @@ def _refused_before_it_ran(text: str, said: _ErrorBody | None, status: int | Non
 
 def refusal_in(body: bytes, request: SentRequest) -> HttpFailure | None:
     """The refusal in an answer with a good status: an error that names no request."""
-    said = _read(body)
-    if said is None or not request.follows_handshake or jsonrpc.bytes_of(said.id) != b"null":
+    error_body = _read(body)
+    if error_body is None or not request.follows_handshake or jsonrpc.bytes_of(error_body.id) != b"null":
         return None
-    return _refused_before_it_ran("refused the request", said)
+    return _refused_before_it_ran("refused the request", error_body)
 
 
 def answer_at(status: int, body: bytes) -> HttpFailure:
@@ -167,13 +171,15 @@ def answer_at(status: int, body: bytes) -> HttpFailure:
     return HttpFailure("rejected", f"answered HTTP {status}", status=status, answer=_error_of(_read(body)))
 
 
-def _is_refused_as_a_whole(status: int, body: bytes, said: _ErrorBody | None, request: SentRequest) -> bool:
+def _is_refused_as_a_whole(
+    status: int, body: bytes, error_body: _ErrorBody | None, request: SentRequest
+) -> bool:
     """Whether the request did not run, and may run in a new session."""
     if not request.follows_handshake or status in _OTHER_REASONS:
         return False
-    if said is not None and _names(said, request):
-        return _is_named_refusal(status, said.error, request)
-    words = said.error.message if said is not None else body.decode("utf-8", "replace")
+    if error_body is not None and _names(error_body, request):
+        return _is_named_refusal(status, error_body.error, request)
+    words = error_body.error.message if error_body is not None else body.decode("utf-8", "replace")
     if request.names_session and len(words) <= _LONGEST_REASON and _ABOUT_SESSION.search(words):
         return True
     if status == 401 or status >= 500:
@@ -192,15 +198,15 @@ def _is_named_refusal(status: int, error: _Fault, request: SentRequest) -> bool:
     )
 
 
-def _names(said: _ErrorBody, request: SentRequest) -> bool:
-    return request.id != b"" and jsonrpc.bytes_of(said.id) == request.id
+def _names(error_body: _ErrorBody, request: SentRequest) -> bool:
+    return request.id != b"" and jsonrpc.bytes_of(error_body.id) == request.id
 
 
-def _error_of(said: _ErrorBody | None) -> RpcError | None:
-    if said is None:
+def _error_of(error_body: _ErrorBody | None) -> RpcError | None:
+    if error_body is None:
         return None
-    data = said.error.data
-    return RpcError(said.error.code, said.error.message, data if jsonrpc.bytes_of(data) else None)
+    data = error_body.error.data
+    return RpcError(error_body.error.code, error_body.error.message, data if jsonrpc.bytes_of(data) else None)
 
 
 def _read(body: bytes) -> _ErrorBody | None:

@@ -121,14 +121,14 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; a failure of it becomes a response."""
         body = await request.aread()
-        asked = self._asked(request, body)
-        identity = asked.id
+        sent_request = self._asked(request, body)
+        identity = sent_request.id
         try:
             if identity and self._on_lost is None:
-                return await self._exchange(request, asked)
+                return await self._exchange(request, sent_request)
             limit = None if request.method == "GET" else self._side_s
             with anyio.fail_after(limit):
-                return await self._exchange(request, asked)
+                return await self._exchange(request, sent_request)
         except HttpFailure as failure:
             self.failure = failure
         except TimeoutError:
@@ -150,18 +150,18 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         names_session = self._on_lost is not None or "mcp-session-id" in request.headers
         return SentRequest(identity, envelope.method, names_session)
 
-    async def _exchange(self, request: httpx2.Request, asked: SentRequest) -> httpx2.Response:
+    async def _exchange(self, request: httpx2.Request, sent_request: SentRequest) -> httpx2.Response:
         try:
             if parse_origin(str(request.url)) != self._origin:
                 raise HttpFailure("rejected", f"leads to {_origin(request.url)}, which is not followed")
-            response = await self._authorized(request, asked)
+            response = await self._authorized(request, sent_request)
         except CredentialsMissing as missing:
             failure = HttpFailure("unauthorized", missing.text)
             raise failure from None
         except AddressRefused as refused:
             raise HttpFailure("unreachable", f"has an address that is not allowed: {refused}") from None
         try:
-            return await self._read(request, response, asked)
+            return await self._read(request, response, sent_request)
         except HttpFailure:
             await response.aclose()
             raise
@@ -173,50 +173,50 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             raise HttpFailure("failing", f"broke off its answer{why(error)}", "unknown") from None
 
-    async def _authorized(self, request: httpx2.Request, asked: SentRequest) -> httpcore2.Response:
-        shown = await self._authorization.header()
-        response = await self._send(request, shown)
+    async def _authorized(self, request: httpx2.Request, sent_request: SentRequest) -> httpcore2.Response:
+        credentials = await self._authorization.header()
+        response = await self._send(request, credentials)
         if response.status != 401:
             return response
         challenge = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
         }
         if "www-authenticate" not in challenge:
-            await self._check_session(response, asked)
+            await self._check_session(response, sent_request)
         await response.aclose()
-        if not await self._authorization.renew(shown, challenge):
+        if not await self._authorization.renew(credentials, challenge):
             raise HttpFailure(
                 "unauthorized", "does not accept our credentials (HTTP 401 Unauthorized)", status=401
             )
         return await self._send(request, await self._authorization.header())
 
-    async def _check_session(self, response: httpcore2.Response, asked: SentRequest) -> None:
+    async def _check_session(self, response: httpcore2.Response, sent_request: SentRequest) -> None:
         """Raise if a 401 is not about credentials: some servers say so of a session that they do not know."""
-        _, failure = await self._refusal(response, asked)
+        _, failure = await self._refusal(response, sent_request)
         if failure is not None and failure.kind == "session_lost":
             await response.aclose()
             raise failure
 
     async def _refusal(
-        self, response: httpcore2.Response, asked: SentRequest
+        self, response: httpcore2.Response, sent_request: SentRequest
     ) -> tuple[bytes, HttpFailure | None]:
         """The body of an answer with a status of 400 or more, and the failure that it means, if it is one."""
         headers = httpx2.Headers(response.headers)
         pieces = decoded(response, headers.get("content-encoding", "identity"))
         body = await collected(pieces, MAX_ERROR_BODY, cut=True)
         wait_s = retry_after(headers.get("retry-after"), datetime.now(UTC))
-        failure = failure_of(response.status, body, asked, wait_s)
+        failure = failure_of(response.status, body, sent_request, wait_s)
         if failure is None and self._on_lost is not None:
             failure = answer_at(response.status, body)
         return body, failure
 
-    async def _send(self, request: httpx2.Request, shown: str | None) -> httpcore2.Response:
+    async def _send(self, request: httpx2.Request, credentials: str | None) -> httpcore2.Response:
         headers = httpx2.Headers({**self._headers, **dict(request.headers)})
         headers["accept-encoding"] = "gzip"
         headers.pop("authorization", None)
         headers.pop("cookie", None)
-        if shown is not None:
-            headers["authorization"] = shown
+        if credentials is not None:
+            headers["authorization"] = credentials
         url = request.url
         target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         timeouts = {"connect": CONNECT_S, "pool": CONNECT_S, "write": 30.0, "read": None}
@@ -237,7 +237,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise HttpFailure("failing", f"broke off the connection{why(error)}", "unknown") from None
 
     async def _read(
-        self, request: httpx2.Request, response: httpcore2.Response, asked: SentRequest
+        self, request: httpx2.Request, response: httpcore2.Response, sent_request: SentRequest
     ) -> httpx2.Response:
         headers = httpx2.Headers(response.headers)
         if 300 <= response.status < 400:
@@ -247,12 +247,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         headers.pop("content-length", None)
         if response.status < 300 and kind == STREAM:
             headers["content-type"] = STREAM  # always UTF-8, whatever charset it names
-            first = FirstMessage(lambda event, data: self._marked(event, data, asked))
-            stream = _Stream(pieces, response, first if asked.follows_handshake else None)
+            first = FirstMessage(lambda event, data: self._marked(event, data, sent_request))
+            stream = _Stream(pieces, response, first if sent_request.follows_handshake else None)
             return httpx2.Response(response.status, headers=headers, stream=stream)
         older = self._on_lost is not None
         if response.status >= 400:
-            body, failure = await self._refusal(response, asked)
+            body, failure = await self._refusal(response, sent_request)
             await response.aclose()
             if failure is not None:
                 raise failure
@@ -260,10 +260,16 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         else:
             body = await collected(pieces, self._max)
             await response.aclose()
-            if response.status < 300 and asked.id and not older and kind != "application/json":
-                said = f"with {kind} instead of JSON" if body else f"HTTP {response.status} and nothing else"
-                raise HttpFailure("rejected", f"answered {said}", "unknown", status=response.status)
-            if len(body) <= MAX_ERROR_BODY and b'"error"' in body and (refusal := refusal_in(body, asked)):
+            if response.status < 300 and sent_request.id and not older and kind != "application/json":
+                description = (
+                    f"with {kind} instead of JSON" if body else f"HTTP {response.status} and nothing else"
+                )
+                raise HttpFailure("rejected", f"answered {description}", "unknown", status=response.status)
+            if (
+                len(body) <= MAX_ERROR_BODY
+                and b'"error"' in body
+                and (refusal := refusal_in(body, sent_request))
+            ):
                 raise refusal
         return httpx2.Response(response.status, headers=headers, content=body)
 
@@ -304,10 +310,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self.lost[key] = failure
         return jsonrpc.error(identity, MARK, failure.text, key)
 
-    def _marked(self, event: bytes, data: bytes, asked: SentRequest) -> bytes:
+    def _marked(self, event: bytes, data: bytes, sent_request: SentRequest) -> bytes:
         """The first event of a response stream, or a marked error if it refuses the request as a whole."""
-        refusal = refusal_in(data, asked) if b'"error"' in data else None
-        return event if refusal is None else b"data: " + self._marked_error(asked.id, refusal)
+        refusal = refusal_in(data, sent_request) if b'"error"' in data else None
+        return event if refusal is None else b"data: " + self._marked_error(sent_request.id, refusal)
 
 
 class EventLines:

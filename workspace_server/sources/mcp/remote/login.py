@@ -67,8 +67,8 @@ class RedirectServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
-            status, said = self._take(head.split(b"\r\n", 1)[0].decode("ascii", "replace"))
-            page = _PAGE % said
+            status, text = self._take(head.split(b"\r\n", 1)[0].decode("ascii", "replace"))
+            page = _PAGE % text
             writer.write(
                 b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
                 % (status, len(page), page)
@@ -86,10 +86,10 @@ class RedirectServer:
         if method != "GET" or target.path != CALLBACK or self._answer.done():
             return b"404 Not Found", b"Nothing here."
         if "code" in query:
-            found = AuthorizationCodeResult(
+            code_result = AuthorizationCodeResult(
                 code=query["code"], state=query.get("state"), iss=query.get("iss")
             )
-            self._answer.set_result(found)
+            self._answer.set_result(code_result)
             return b"200 OK", b"You are logged in."
         if "error" in query:
             self._answer.set_exception(LoginFailed(f"the login was refused ({query['error'][:100]})"))

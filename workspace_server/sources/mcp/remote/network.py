@@ -97,7 +97,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         last: Exception = httpcore2.ConnectTimeout("no answer in time")
         with anyio.move_on_after(timeout):
             try:
-                found = await allowed_addresses(
+                addresses = await allowed_addresses(
                     origin,
                     allow_private=self._allow_private,
                     allow_literal=self._is_literal(origin),
@@ -107,8 +107,8 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
                 raise httpcore2.ConnectError(
                     f"the name cannot be resolved ({error.strerror or error})"
                 ) from None
-            for address in found:
-                each = None if timeout is None else timeout / min(len(found), 3)
+            for address in addresses:
+                each = None if timeout is None else timeout / min(len(addresses), 3)
                 try:
                     stream = await self._inner.connect_tcp(address, port, each, local_address, _KEEPALIVE)
                     return await _proved(stream) if self._is_own_manager else stream

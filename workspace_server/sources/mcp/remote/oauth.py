@@ -80,11 +80,11 @@ class OAuth:
 
     async def header(self) -> str | None:
         """The token, renewed first where it is about to expire."""
-        shown = self._shown()
-        if shown is not None and not self._expires():
-            return shown
+        credentials = self._shown()
+        if credentials is not None and not self._expires():
+            return credentials
         async with self._lock:
-            if self._shown() == shown:  # no other task was faster
+            if self._shown() == credentials:  # no other task was faster
                 if self._login is None or self._login.tokens is None:
                     self._login = await self._logins.load()
                 if self._shown() is None or self._expires():
@@ -173,16 +173,16 @@ class OAuth:
     ) -> OAuthMetadata:
         """The metadata of the authorization server that the remote server names."""
         url = self._server.url
-        named = extract_resource_metadata_from_www_auth(httpx2.Response(401, headers=dict(challenge)))
+        metadata_url = extract_resource_metadata_from_www_auth(httpx2.Response(401, headers=dict(challenge)))
         context = self._context
-        for candidate in build_protected_resource_metadata_discovery_urls(named, url):
+        for candidate in build_protected_resource_metadata_discovery_urls(metadata_url, url):
             resource = await handle_protected_resource_response(
                 await client.send(create_oauth_metadata_request(candidate))
             )
             if resource is not None:
-                wanted = resource_url_from_server_url(url)
+                expected_url = resource_url_from_server_url(url)
                 if not check_resource_allowed(
-                    requested_resource=wanted, configured_resource=str(resource.resource)
+                    requested_resource=expected_url, configured_resource=str(resource.resource)
                 ):
                     raise OAuthFlowError("it describes another resource")
                 context.protected_resource_metadata = resource

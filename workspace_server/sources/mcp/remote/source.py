@@ -123,8 +123,8 @@ class RemoteSource(McpSource):
         except Unavailable:
             return None
         self._note_search(slow=False)
-        found = msgspec.json.decode(outcome) if isinstance(outcome, msgspec.Raw) else None
-        return found if isinstance(found, Mapping) else None
+        result = msgspec.json.decode(outcome) if isinstance(outcome, msgspec.Raw) else None
+        return result if isinstance(result, Mapping) else None
 
     async def reopen(self) -> str:
         """As `McpSource.reopen`."""
@@ -144,13 +144,13 @@ class RemoteSource(McpSource):
 
     def issues(self) -> Sequence[Issue]:
         """Also whether its own search was too slow."""
-        found = list(super().issues())
+        issues = list(super().issues())
         if self._slow_search:
             text = f"The search of {self.id} took too long; its hidden tools were left out"
-            found.append(
+            issues.append(
                 Issue("warning", "source", "NESTED_SEARCH_TIMEOUT", text, details=f"source {self.id}")
             )
-        return found
+        return issues
 
     def status(self) -> Mapping[str, Any]:
         """Adds origin, connections and failures. Path and query may be secret and are left out."""
@@ -233,12 +233,12 @@ def _busy_s(failure: HttpFailure) -> float | None:
 
 def _identity(server: RemoteServer, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Everything that decides whose list it is; only its digest is kept."""
-    shown = (server.token, server.token_env, environ.get(server.token_env, ""), server.token_secret)
+    credentials = (server.token, server.token_env, environ.get(server.token_env, ""), server.token_secret)
     headers = dict(server.headers)
     return {
         "namespace": server.namespace,
         "url": server.url,
         "headers": headers,
-        "shown": shown,
+        "shown": credentials,
         "client": (server.auth, server.client_id, server.scope),
     }

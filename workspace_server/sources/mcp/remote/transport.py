@@ -217,11 +217,11 @@ class RemoteTransport:
         meta = params.get("_meta") or {}
         version = meta.get(names.META_VERSION) if self._modern or method == names.DISCOVER else None
         if version is None:
-            known = self._revision if method != names.INITIALIZE else None
-            return {} if known is None else {MCP_PROTOCOL_VERSION_HEADER: known}
+            revision = self._revision if method != names.INITIALIZE else None
+            return {} if revision is None else {MCP_PROTOCOL_VERSION_HEADER: revision}
         headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: str(method)}
-        named = names.NAMED_PARAM.get(str(method))
-        if named is not None and isinstance(name := params.get(named), str):
+        name_member = names.NAMED_PARAM.get(str(method))
+        if name_member is not None and isinstance(name := params.get(name_member), str):
             headers[MCP_NAME_HEADER] = encode_header_value(name)
             schema = self._schemas(name) if method == names.TOOLS_CALL else None
             if schema is not None:

@@ -33,8 +33,8 @@ class Client:
         if method == names.PROGRESS:
             return self.token is not None
         if method == names.MESSAGE:
-            said = jsonrpc.text_of(params.get("level", b""))
-            return self.level is not None and said in LOG_LEVELS[LOG_LEVELS.index(self.level) :]
+            level = jsonrpc.text_of(params.get("level", b""))
+            return self.level is not None and level in LOG_LEVELS[LOG_LEVELS.index(self.level) :]
         return method == names.ELICITED and self.context.caller != ""  # not part of 2026-07-28
 
     async def notify(self, method: str, params: Mapping[str, msgspec.Raw]) -> None:

@@ -273,8 +273,10 @@ class RpcConnection:
         """
         keys = tuple(self._waiting) if related_to is None else (b"%d" % related_to,)
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
-        all_of_them = [(one.client, one) for one in under_way if one.client is not None]
-        return [one for one in all_of_them if not one[0].context.is_suspended()] or all_of_them
+        all_of_them = [(pending.client, pending) for pending in under_way if pending.client is not None]
+        return [
+            candidate for candidate in all_of_them if not candidate[0].context.is_suspended()
+        ] or all_of_them
 
     async def _ping(self) -> None:
         with suppress(InvalidResponseError):  # even that is an answer

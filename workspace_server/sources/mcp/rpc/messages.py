@@ -172,20 +172,20 @@ def forwarded_params(
     """
     is_modern = era is Era.MODERN
     wished = names.META_LOG_LEVEL if is_modern else None
-    kept = {
+    members = {
         key: raw
         for key, raw in client.meta.items()
         if key == wished or not (key.startswith(_HOP) or key == "progressToken")
     }
-    meta: dict[str, Any] = {**kept, **own}
+    meta: dict[str, Any] = {**members, **own}
     if client.context.trace:
         meta.setdefault(trace_context.NAME, client.context.trace)
     if client.token is not None:
         meta["progressToken"] = number
     sent = {key: value for key, value in params.items() if key != "_meta" and key not in ANSWERS}
     if is_modern:
-        given = client.context.params
-        sent |= {key: given[key] for key in ANSWERS if key in given}
+        client_params = client.context.params
+        sent |= {key: client_params[key] for key in ANSWERS if key in client_params}
     return {**sent, "_meta": meta} if meta else sent
 
 
@@ -224,21 +224,21 @@ def to_modern_result(
     text = jsonrpc.bytes_of(result)
     if text[:1] != b"{":
         return None
-    wanted = _COMPLETE | _UNCACHED if method in CACHEABLE else _COMPLETE
+    defaults = _COMPLETE | _UNCACHED if method in CACHEABLE else _COMPLETE
     has: Mapping[str, msgspec.Raw] = {}
-    if any(name.encode() in text for name in wanted):
+    if any(name.encode() in text for name in defaults):
         has = jsonrpc.members_of(text)
         if "resultType" in has and jsonrpc.text_of(has["resultType"]) not in (None, "complete"):
             return result  # an input request or a task
     missing = {
-        name: value for name, value in wanted.items() if name not in has or not _VALID[name](has[name])
+        name: value for name, value in defaults.items() if name not in has or not _VALID[name](has[name])
     }
     changes: dict[str, Any] = {}
     if result_repair.may_violate_type(method, text):
         has = jsonrpc.members_of(text)
         uri = params.get("uri", "")
-        asked = uri if isinstance(uri, str) else jsonrpc.text_of(uri) or ""
-        changes = result_repair.repaired_members(method, has, asked)
+        uri_text = uri if isinstance(uri, str) else jsonrpc.text_of(uri) or ""
+        changes = result_repair.repaired_members(method, has, uri_text)
     if changes or not has.keys().isdisjoint(missing):
         return _with_members(has, missing | changes)
     if not missing:
@@ -302,7 +302,7 @@ def _top_level(text: bytes) -> tuple[set[bytes], list[bytes]]:
                 break
         elif depth == 1:
             names.add(token[0])
-            found = _ID_VALUE.match(text, token.end()) if token[0] == b'"id"' else None
-            if found is not None:
-                ids.append(found[2])
+            match = _ID_VALUE.match(text, token.end()) if token[0] == b'"id"' else None
+            if match is not None:
+                ids.append(match[2])
     return names, ids

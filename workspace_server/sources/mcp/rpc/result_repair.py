@@ -242,14 +242,14 @@ def _contents(entry: Any, uri: str) -> dict[str, Any]:
     """The contents of a resource; what is none is its text."""
     if not isinstance(entry, dict):
         return {"uri": uri, "text": _as_text(entry)}
-    named = entry if is_text(entry.get("uri")) else {**entry, "uri": uri}
-    kept: dict[str, Any] = fitting(_with_text(named), ObjectRule(_EMBEDDED), "", [])
-    return kept if "text" in kept or "blob" in kept else {**kept, "text": ""}
+    entry_with_uri = entry if is_text(entry.get("uri")) else {**entry, "uri": uri}
+    members: dict[str, Any] = fitting(_with_text(entry_with_uri), ObjectRule(_EMBEDDED), "", [])
+    return members if "text" in members or "blob" in members else {**members, "text": ""}
 
 
 def _complete(values: Mapping[str, Any], _uri: str) -> Changes:
-    kept = fitting(values.get("completion"), _COMPLETION, "", [])
-    return {"completion": {"values": [], **({} if kept is GONE else kept)}}
+    completion = fitting(values.get("completion"), _COMPLETION, "", [])
+    return {"completion": {"values": [], **({} if completion is GONE else completion)}}
 
 
 def _list_of(member: str) -> Callable[[Mapping[str, Any], str], Changes]:
@@ -290,14 +290,14 @@ def _block(value: Any) -> Any:
     inner = block.get("resource")
     if block["type"] == "resource" and isinstance(inner, dict) and is_text(inner.get("uri")):
         block = {**block, "resource": _contents(inner, inner["uri"])}
-    kept = fitting(block, rule, "", [])
-    return _text(_as_text(value)) if kept is GONE else kept
+    members = fitting(block, rule, "", [])
+    return _text(_as_text(value)) if members is GONE else members
 
 
 def _with_text(holder: dict[str, Any]) -> dict[str, Any]:
     """The object with a text that is one, if it has any; some servers write JSON instead of its text."""
-    said = holder.get("text")
-    return holder if said is None or is_text(said) else {**holder, "text": _as_text(said)}
+    text = holder.get("text")
+    return holder if text is None or is_text(text) else {**holder, "text": _as_text(text)}
 
 
 def _listed(value: Any) -> list[Any]:

@@ -57,13 +57,13 @@ class ChangeFeed:
 
     def listen_to_lists(self, request: Request, capabilities: Mapping[str, Any]) -> None:
         """Listen to list changes of a stateless server, if it declares them."""
-        wanted = {
+        filters = {
             f"{kind}ListChanged": True
             for kind in _KINDS
             if isinstance(offered := capabilities.get(kind), Mapping) and offered.get("listChanged") is True
         }
-        if wanted:
-            self._lists = self._start(request, wanted)
+        if filters:
+            self._lists = self._start(request, filters)
 
     async def listen_to(self, request: Request, uris: Sequence[str]) -> frozenset[str] | None:
         """Listen to exactly these resources. Returns those that the server accepts.
@@ -105,27 +105,27 @@ class ChangeFeed:
                 uris = frozenset()
             self._accepted.set_result(uris)
 
-    def _start(self, request: Request, wanted: Mapping[str, Any]) -> asyncio.Task[None]:
-        return asyncio.create_task(self._listen(request, wanted), name=f"listen-{self._source}")
+    def _start(self, request: Request, filters: Mapping[str, Any]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._listen(request, filters), name=f"listen-{self._source}")
 
-    async def _listen(self, request: Request, wanted: Mapping[str, Any]) -> None:
+    async def _listen(self, request: Request, filters: Mapping[str, Any]) -> None:
         """Listen until the server refuses; reopen a stream that breaks."""
         while True:
             try:
-                answer = await request(names.LISTEN, {"notifications": wanted})
+                answer = await request(names.LISTEN, {"notifications": filters})
             except Unavailable:
                 answer = None
             if isinstance(answer, RpcError) or self._stopped:
                 return
             await asyncio.sleep(LISTEN_AGAIN_S)
-            self._report_all(wanted)
+            self._report_all(filters)
 
-    def _report_all(self, wanted: Mapping[str, Any]) -> None:
+    def _report_all(self, filters: Mapping[str, Any]) -> None:
         """Report everything as changed, because notifications between two streams are lost."""
         for kind in _KINDS:
-            if f"{kind}ListChanged" in wanted:
+            if f"{kind}ListChanged" in filters:
                 self._changes.add(kind)
-        for uri in wanted.get("resourceSubscriptions", ()):
+        for uri in filters.get("resourceSubscriptions", ()):
             self._on_update(uri)
 
 

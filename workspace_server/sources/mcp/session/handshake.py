@@ -128,10 +128,10 @@ async def _try_list(rpc: RpcConnection, version: str) -> HandshakeResult | None:
     """The handshake result of a stateless server that has no `server/discover`; None for any other."""
     meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
     try:
-        listed = await _ask(rpc, names.TOOLS_LIST, {"_meta": meta})
+        tool_list = await _ask(rpc, names.TOOLS_LIST, {"_meta": meta})
     except Unavailable:
         return None
-    if isinstance(listed, RpcError) or "tools" not in _object(listed):
+    if isinstance(tool_list, RpcError) or "tools" not in _object(tool_list):
         return None
     return HandshakeResult(Era.MODERN, LATEST_MODERN, _ASSUMED, {}, None)
 
@@ -160,7 +160,7 @@ def _initialized(result: Mapping[str, Any]) -> HandshakeResult:
 
 def _modern(result: Mapping[str, Any]) -> HandshakeResult:
     offered = result.get("supportedVersions")
-    spoken = [one for one in MODERN_REVISIONS if isinstance(offered, list) and one in offered]
+    spoken = [revision for revision in MODERN_REVISIONS if isinstance(offered, list) and revision in offered]
     if not spoken:
         raise SessionFailed(f"speaks revisions {clean_text(str(offered)[:200])}, which we do not")
     return HandshakeResult(

@@ -163,7 +163,9 @@ class ProcessPerSession:
 
     def _add(self, key: str) -> _ClientProcess:
         if len(self._processes) >= self._max_sessions:
-            idle = [(one.idle_since, name) for name, one in self._processes.items() if not one.calls]
+            idle = [
+                (process.idle_since, name) for name, process in self._processes.items() if not process.calls
+            ]
             if not idle:
                 text = f"{self._max_sessions} sessions use it at this moment (fixed limit)"
                 raise Unavailable(text, reason=Reason.OVERLOADED)

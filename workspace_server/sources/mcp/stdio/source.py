@@ -114,7 +114,9 @@ class StdioSource(McpSource):
     @property
     def sessions(self) -> Sequence[Session]:
         """The open sessions."""
-        return [one.session for one in self._processes.supervisors if one.session is not None]
+        return [
+            supervisor.session for supervisor in self._processes.supervisors if supervisor.session is not None
+        ]
 
     @property
     def retry_after_ms(self) -> int | None:
@@ -281,22 +283,23 @@ class StdioSource(McpSource):
         """The failure of a start: what came instead of an answer, the variables that the server lacks."""
         text = failure.text
         if failure.lines is not None or unfinished.strip():
-            said = strange_output.explain(failure.lines or (), unfinished)
-            text = f"{text}: {redaction.mask(said, self._server.env.values())}"
+            explanation = strange_output.explain(failure.lines or (), unfinished)
+            text = f"{text}: {redaction.mask(explanation, self._server.env.values())}"
             words = last_words(child, self._server.env.values())
             text += "" if words in text else words  # what it waits for, or where it listens instead
         if unset := self._server.defaulted:
             those = f"{', '.join(unset)} {_are(unset)} not set, so the default was used"
             text = f"{text}; {those}: {how_to_set(unset[0])}"
         if child.returncode is not None:
-            named = missing_variables.named_in(child.stderr.lines(STDERR_LINES), env)
-            known = self._variables()
-            self._lacking = [name for name in named if name not in known]
-            if kept := [name for name in named if name in known]:
-                line = missing_variables.passing_on(kept, as_json=self._server.origin.file.suffix == ".json")
-                text = (
-                    f"{text}; {', '.join(kept)} {_are(kept)} set, but not passed on: add {line} to its entry"
+            variable_names = missing_variables.named_in(child.stderr.lines(STDERR_LINES), env)
+            known_variables = self._variables()
+            self._lacking = [name for name in variable_names if name not in known_variables]
+            if withheld := [name for name in variable_names if name in known_variables]:
+                line = missing_variables.passing_on(
+                    withheld, as_json=self._server.origin.file.suffix == ".json"
                 )
+                names = ", ".join(withheld)
+                text = f"{text}; {names} {_are(withheld)} set, but not passed on: add {line} to its entry"
         return SessionFailed(
             text, final=failure.final, retry_after_ms=failure.retry_after_ms, took_s=failure.took_s
         )

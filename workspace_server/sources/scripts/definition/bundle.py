@@ -39,12 +39,12 @@ class Bundle:
     @cached_property
     def files(self) -> dict[str, bytes]:
         """Contents and link targets in the form of `TrustItem.files`."""
-        found = {
+        contents = {
             file_name(name, executable=name in self.executable): content
             for name, content in self.contents.items()
         }
-        found |= {file_name(name, link=True): target.encode() for name, target in self.links.items()}
-        return found
+        contents |= {file_name(name, link=True): target.encode() for name, target in self.links.items()}
+        return contents
 
     @cached_property
     def size(self) -> int:

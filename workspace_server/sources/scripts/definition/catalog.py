@@ -113,16 +113,16 @@ class Catalog:
             draft = Draft(str(self._root))
             budget = WalkBudget()
             libraries = self._read_libraries(draft, budget)
-            seen: dict[str, _Entry] = {}
+            entries: dict[str, _Entry] = {}
             for folder in self._folders:
                 walk = self._tree.walk(folder, budget)
                 draft.note_walk(walk, shown(folder, self._root))
                 for survey in walk.tools:
-                    if survey.folder not in seen:
-                        seen[survey.folder] = self._refreshed(survey, libraries)
+                    if survey.folder not in entries:
+                        entries[survey.folder] = self._refreshed(survey, libraries)
             self._tree.forget()
-            self._entries = seen
-            self._add_tools(seen.values(), draft)
+            self._entries = entries
+            self._add_tools(entries.values(), draft)
             snapshot = draft.done()
             if snapshot != self._last:
                 self._last = snapshot
@@ -134,7 +134,7 @@ class Catalog:
         _record_paths(change_detector, map(os.fspath, (*self._folders, *self._library_folders)))
         _record_paths(change_detector, self._tree.looked_at)
         is_plain = not any(map(_depends_on_more, self._entries.values()))
-        is_read = all(isinstance(one.bundle, Bundle) for one in self._libraries.values())
+        is_read = all(isinstance(library.bundle, Bundle) for library in self._libraries.values())
         if not (is_plain and is_read and self._tree.has_no_links):
             # targets of links are not recorded
             change_detector.mark_incomplete()
@@ -153,7 +153,7 @@ class Catalog:
             )
 
     def _read_libraries(self, draft: Draft, budget: WalkBudget) -> Libraries:
-        found = {}
+        bundles_by_place = {}
         for folder in self._library_folders:
             survey = self._tree.survey(str(folder))
             if not budget.take_files(len(survey.stamps), survey.size):
@@ -163,12 +163,12 @@ class Catalog:
                 library = self._libraries[folder] = self._read_library(survey, library)
             place = shown(folder, self._root)
             if isinstance(library.bundle, Bundle):
-                found[place] = library.bundle
+                bundles_by_place[place] = library.bundle
             else:
                 draft.warn(
                     "SCRIPT_LIBRARY_INVALID", f"{place} cannot be used as a library: {library.bundle.reason}"
                 )
-        return found
+        return bundles_by_place
 
     def _read_library(self, survey: Survey, before: _Library | None) -> _Library:
         bundle, settled = self._read(survey)
@@ -216,7 +216,7 @@ class Catalog:
         return script(folder, place, bundle, libraries, of_workspace=self._trust is not None)
 
     def _add_tools(self, entries: Iterable[_Entry], draft: Draft) -> None:
-        found = []
+        offered_scripts = []
         for entry in entries:
             offered, reason = self._offered_version(entry)
             if offered is None:
@@ -225,8 +225,8 @@ class Catalog:
             if reason:
                 text = f"The script tool in {entry.place} is invalid; its last valid version is offered"
                 draft.warn("SCRIPT_TOOL_INVALID", f"{text}: {reason}", offered.manifest.name)
-            found.append(offered)
-        for offered, verdict in zip(found, self._verdicts(found), strict=True):
+            offered_scripts.append(offered)
+        for offered, verdict in zip(offered_scripts, self._verdicts(offered_scripts), strict=True):
             draft.add(offered, verdict)
 
     def _offered_version(self, entry: _Entry) -> tuple[Script | None, str]:
@@ -241,8 +241,8 @@ class Catalog:
     def _verdicts(self, scripts: Sequence[Script]) -> list[Verdict]:
         if self._trust is None:
             return ["trusted"] * len(scripts)
-        verdicts = self._trust({one.item.key: one.item.digest() for one in scripts})
-        return [verdicts.get(one.item.key, "never") for one in scripts]
+        verdicts = self._trust({script.item.key: script.item.digest() for script in scripts})
+        return [verdicts.get(script.item.key, "never") for script in scripts]
 
 
 def _depends_on_more(entry: _Entry) -> bool:

@@ -109,7 +109,7 @@ class Tree:
 
     def forget(self) -> None:
         """Drop the cached listings of folders that the current check did not visit."""
-        self._known = {path: known for path, known in self._known.items() if known.check == self._check}
+        self._known = {path: listing for path, listing in self._known.items() if listing.check == self._check}
 
     @property
     def looked_at(self) -> Iterator[str]:
@@ -170,7 +170,7 @@ class Tree:
 
     def survey(self, folder: str) -> Survey:
         """Find the files of one tool or one library."""
-        found = _Collected()
+        collected = _Collected()
         waiting = [("", folder)]
         while waiting:
             prefix, path = waiting.pop()
@@ -181,31 +181,31 @@ class Tree:
                 continue
             if listing.problem is not None:
                 return Survey(folder, problem=listing.problem)
-            found.stamps.append(listing.stamp)
-            if not found.add(prefix, listing):
+            collected.stamps.append(listing.stamp)
+            if not collected.add(prefix, listing):
                 return Survey(folder, problem=f"it has more than {MAX_FILES} files")
             waiting += [(f"{prefix}{name}/", below) for name, below in listing.folders]
-        if found.size > MAX_BYTES:
+        if collected.size > MAX_BYTES:
             return Survey(folder, problem=f"its files are larger than {MAX_BYTES >> 20} MiB together")
-        names = tuple(found.stamps), tuple(found.files), tuple(found.links)
-        return Survey(folder, *names, found.size, found.manifest_size)
+        names = tuple(collected.stamps), tuple(collected.files), tuple(collected.links)
+        return Survey(folder, *names, collected.size, collected.manifest_size)
 
     def _listing(self, path: str) -> _Listing | None:
         """The entries of a folder, read again only if it changed; None if it cannot be read."""
-        known = self._known.get(path)
-        if known is not None and known.check == self._check:
-            return known
+        listing = self._known.get(path)
+        if listing is not None and listing.check == self._check:
+            return listing
         try:
             now = self._wall_ns()
             stamp = file_identity(os.stat(path))
-            if known is None or not known.settled or known.stamp != stamp:
-                known = _read(path, stamp, is_settled(stamp, now), self._check)
+            if listing is None or not listing.settled or listing.stamp != stamp:
+                listing = _read(path, stamp, is_settled(stamp, now), self._check)
         except (OSError, ValueError):
             self._known.pop(path, None)
             return None
-        known.check = self._check
-        self._known[path] = known
-        return known
+        listing.check = self._check
+        self._known[path] = listing
+        return listing
 
 
 @dataclass(slots=True)

@@ -113,8 +113,8 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
         return InvalidManifest(explained(str(bad), content, table))
     if not manifest.unknown:
         return manifest
-    shown = manifest.unknown[:MAX_UNKNOWN]
-    return replace(manifest, unknown=tuple(unknown(key, content, _KEYS) for key in shown))
+    first_keys = manifest.unknown[:MAX_UNKNOWN]
+    return replace(manifest, unknown=tuple(unknown(key, content, _KEYS) for key in first_keys))
 
 
 def _position(error: ValueError) -> str:
@@ -204,19 +204,19 @@ def _cwd(value: object) -> str:
 
 def _visibility(table: Mapping[str, Any]) -> Visibility:
     words: tuple[Visibility, ...] = ("native", "ondemand", "always")
-    found: set[Visibility] = set()
+    visibilities: set[Visibility] = set()
     if "visibility" in table:
         if table["visibility"] not in words:
             written = table["visibility"]
             hint = did_you_mean(written, words) if isinstance(written, str) else ""
             raise ManifestError(f"visibility {quoted(written)} is not one of {', '.join(words)}{hint}")
-        found.add(table["visibility"])
+        visibilities.add(table["visibility"])
     for key, meaning in _SHORTHANDS.items():
         if _flag(key)(table.get(key, False)):
-            found.add(meaning)
-    if len(found) > 1:
+            visibilities.add(meaning)
+    if len(visibilities) > 1:
         raise ManifestError("visibility, discoverable and always_visible contradict each other")
-    return found.pop() if found else "native"
+    return visibilities.pop() if visibilities else "native"
 
 
 def _environment(value: object, of_workspace: bool) -> dict[str, str]:

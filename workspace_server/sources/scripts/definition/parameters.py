@@ -55,20 +55,20 @@ def parameters(value: object, unknown: list[str]) -> tuple[Parameter, ...]:
     Raises:
         ManifestError: a parameter is invalid.
     """
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for name, table in _tables(value):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ManifestError(f"parameter name {quoted(name)} must be 1 to 64 of A-Z a-z 0-9 _ . -")
-        if name in found:
+        if name in parameters:
             raise ManifestError(f"parameter {name} is defined twice")
         if not isinstance(table, dict):
             raise ManifestError(f"parameters.{name} must be a table")
         unknown += [f"parameters.{name}.{key}" for key in table if key not in KEYS]
         try:
-            found[name] = _parameter(name, table)
+            parameters[name] = _parameter(name, table)
         except ManifestError as bad:
             raise ManifestError(f"parameters.{name}: {bad}") from None
-    return tuple(found.values())
+    return tuple(parameters.values())
 
 
 def _tables(value: object) -> Iterator[tuple[object, object]]:
@@ -122,9 +122,9 @@ def _type_schema(word: object, depth: int = 0) -> dict[str, Any]:
         return schema
     if isinstance(word, str) and word.startswith("array:") and depth < _MAX_DEPTH:
         return {"type": "array", "items": _type_schema(word.removeprefix("array:"), depth + 1)}
-    said = "is missing; it" if word is None else quoted(word)
+    type_text = "is missing; it" if word is None else quoted(word)
     hint = did_you_mean(word, TYPES) if isinstance(word, str) else ""
-    raise ManifestError(f"type {said} must be one of {LISTED}{hint}")
+    raise ManifestError(f"type {type_text} must be one of {LISTED}{hint}")
 
 
 def _items(value: object) -> dict[str, Any]:

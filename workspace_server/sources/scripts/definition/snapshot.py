@@ -50,17 +50,17 @@ class Draft:
         category = _CATEGORIES.get(code, "script")
         self._issues.append(Issue("warning", category, code, well_formed(message), tool_name, details))
 
-    def note_walk(self, walk: Walk, shown: str) -> None:
+    def note_walk(self, walk: Walk, place: str) -> None:
         """Add a warning for everything that a walk left out."""
         for relative, reason in walk.skipped:
-            self.warn("SCRIPT_TOOL_INVALID", f"{shown}/{clean_text(relative)} is left out: {reason}")
+            self.warn("SCRIPT_TOOL_INVALID", f"{place}/{clean_text(relative)} is left out: {reason}")
         if not walk.complete:
-            text = f"{shown} has more folders, tools or bytes than are read; the rest is left out"
+            text = f"{place} has more folders, tools or bytes than are read; the rest is left out"
             self._issues.append(Issue("error", "tools/list", "TOOL_LIST_TRUNCATED", well_formed(text)))
 
-    def invalid(self, shown: str, reason: str) -> None:
+    def invalid(self, place: str, reason: str) -> None:
         """Add a warning about a folder whose tool is invalid."""
-        self.warn("SCRIPT_TOOL_INVALID", f"The script tool in {shown} is left out: {reason}")
+        self.warn("SCRIPT_TOOL_INVALID", f"The script tool in {place} is left out: {reason}")
 
     def add(self, script: Script, verdict: Verdict) -> None:
         """Add a tool: offered, pending trust, or left out because an earlier tool has its name."""

@@ -115,9 +115,9 @@ def _write(bundle: Bundle, folder: Path) -> None:
 
 def _stamps(folder: Path) -> tuple[FileIdentity, ...]:
     """The identities of all files in a folder; equal only if none of them was modified."""
-    found = []
+    identities = []
     for below, folders, files in os.walk(folder):
         folders.sort()
-        found.append(file_identity(os.lstat(below)))
-        found += [file_identity(os.lstat(f"{below}/{name}")) for name in sorted(files)]
-    return tuple(found)
+        identities.append(file_identity(os.lstat(below)))
+        identities += [file_identity(os.lstat(f"{below}/{name}")) for name in sorted(files)]
+    return tuple(identities)

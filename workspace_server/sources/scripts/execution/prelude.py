@@ -16,16 +16,16 @@ MAX_MESSAGE = 2_000
 
 def place_of(error: BaseException, folder: str) -> tuple[str, int] | None:
     """The innermost file below `folder` (relative) and the line where `error` occurred; None if outside."""
-    found = None
+    place = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         if name.startswith(folder + "/"):
-            found = name[len(folder) + 1 :], trace.tb_lineno
+            place = name[len(folder) + 1 :], trace.tb_lineno
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and (error.filename or "").startswith(folder + "/"):
-        found = str(error.filename)[len(folder) + 1 :], error.lineno or 0
-    return found
+        place = str(error.filename)[len(folder) + 1 :], error.lineno or 0
+    return place
 
 
 def described(error: BaseException, folder: str) -> str:

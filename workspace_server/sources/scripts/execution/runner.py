@@ -223,8 +223,8 @@ class Runner:
                 await child.stop(polite_s=0, term_s=self._term_s)
             finally:
                 await asyncio.wait({reading})  # ends, because the pipe is closed
-        kept, dropped = reading.result()
-        return Ended(code, kept, dropped, tuple(child.stderr.lines(20)))
+        output, dropped = reading.result()
+        return Ended(code, output, dropped, tuple(child.stderr.lines(20)))
 
 
 def _is_cancelled() -> bool:
@@ -256,9 +256,9 @@ def _read_result(file: Path) -> bytes | None:
 
 async def _read_output(child: ChildProcess) -> tuple[bytes, int]:
     """Read standard output to its end: the first `MAX_STDOUT` bytes, and the number of bytes after them."""
-    kept, dropped = bytearray(), 0
+    output, dropped = bytearray(), 0
     while chunk := await child.read():
-        room = MAX_STDOUT - len(kept)
-        kept += chunk[:room]
+        room = MAX_STDOUT - len(output)
+        output += chunk[:room]
         dropped += max(0, len(chunk) - room)
-    return bytes(kept), dropped
+    return bytes(output), dropped

@@ -131,7 +131,7 @@ def _git_places(git: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         for name in _MADE:
             folder.make_folder(name)
     entries = {git / name: _status(git / name) for name in _OF_GIT}
-    present = {place: found.st_mode for place, found in entries.items() if found is not None}
+    present = {place: status.st_mode for place, status in entries.items() if status is not None}
     if any(map(stat.S_ISLNK, present.values())):
         return (), (git,)
     return (git,), tuple(present)

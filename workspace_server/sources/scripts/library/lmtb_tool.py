@@ -226,8 +226,8 @@ def list_tools() -> list[dict[str, Any]]:
 
 def tool_search(query: str, max_results: int = 5) -> list[dict[str, Any]]:
     """The tools that match the words of `query`, best match first."""
-    found = call_tool("tool_search", {"query": query, "max_results": max_results})
-    return list(found["results"] if isinstance(found, dict) else found)
+    matches = call_tool("tool_search", {"query": query, "max_results": max_results})
+    return list(matches["results"] if isinstance(matches, dict) else matches)
 
 
 def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
@@ -259,16 +259,16 @@ def execute_code(code: str) -> Any:
         ToolCallFailed: the code failed, nobody approved it, or the user has not enabled the tool.
     """
     try:
-        found = call_tool("execute_code", {"code": code})
+        result = call_tool("execute_code", {"code": code})
     except ToolCallFailed as failed:
         if "not found" in str(failed):
             hint = "the user can enable it with execute_code = true under [scripts] of workspace.toml"
             raise ToolCallFailed(f"{failed}; {hint}", failed.result) from None
         raise
     try:
-        return json.loads(found) if isinstance(found, str) else found
+        return json.loads(result) if isinstance(result, str) else result
     except ValueError:
-        return found
+        return result
 
 
 def _request(request: dict[str, Any]) -> dict[str, Any]:

@@ -94,10 +94,10 @@ def _file_states(paths: Sequence[str]) -> list[tuple[int, int] | None]:
 
 def _state(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 class _ForkServer:

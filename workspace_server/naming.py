@@ -87,16 +87,16 @@ def assign(
         The named items in list order, and issues about reserved and clashing names.
     """
     issues: list[Issue] = []
-    named: dict[str, Named[T]] = {}
+    tools_by_name: dict[str, Named[T]] = {}
     for candidate in (*_bare(listings, internal_prefix, issues), *_namespaced(listings)):
-        entry, keeper = candidate, named.get(candidate.name)
+        entry, keeper = candidate, tools_by_name.get(candidate.name)
         if keeper is not None:
             if _is_same_tool(keeper, candidate):
                 continue
-            entry = _alias(candidate, named)
+            entry = _alias(candidate, tools_by_name)
             issues.append(_clash(keeper, entry, word))
-        named[entry.name] = entry
-    ordered = sorted(named.values(), key=lambda entry: sort_key(entry.name))
+        tools_by_name[entry.name] = entry
+    ordered = sorted(tools_by_name.values(), key=lambda entry: sort_key(entry.name))
     issues.extend(_twins(ordered, word))
     return ordered, issues
 
@@ -127,7 +127,7 @@ def has_foreign_names(source: Source) -> bool:
 def _bare(
     listings: Sequence[SourceItems[T]], internal_prefix: str | None, issues: list[Issue]
 ) -> list[Named[T]]:
-    named = []
+    named_tools = []
     for source, items in sorted((pair for pair in listings if pair[0].namespace is None), key=_rank):
         for item in items:
             if _is_refused(source, item.name, internal_prefix):
@@ -135,8 +135,8 @@ def _bare(
                 details = f"source {source.id}"
                 issues.append(Issue("warning", "names", "TOOL_NAME_RESERVED", message, item.name, details))
             else:
-                named.append(Named(_fit(item.name), item, source))
-    return named
+                named_tools.append(Named(_fit(item.name), item, source))
+    return named_tools
 
 
 def _is_same_tool(keeper: Named[T], other: Named[T]) -> bool:
@@ -203,9 +203,9 @@ def _hashed(full: str) -> str:
     return f"{_UNFIT.sub('_', full)[:55]}_{hashlib.sha256(full.encode()).hexdigest()[:8]}"
 
 
-def _twins(named: Sequence[Named[T]], word: str) -> list[Issue]:
+def _twins(named_tools: Sequence[Named[T]], word: str) -> list[Issue]:
     issues = []
-    for first, second in pairwise(named):
+    for first, second in pairwise(named_tools):
         if first.name.lower() == second.name.lower():
             message = f'"{first.name}" and "{second.name}" differ only in case'
             details = f"{first.name}, {second.name}"

@@ -62,9 +62,9 @@ class Tool:
 
     def is_harmless(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a call with these arguments changes nothing, by `harmless`."""
-        known = self.input_schema.get("properties", {})
+        properties = self.input_schema.get("properties", {})
         return bool(self.harmless) and all(
-            arguments.get(name, known.get(name, {}).get("default")) == value
+            arguments.get(name, properties.get(name, {}).get("default")) == value
             for name, value in self.harmless.items()
         )
 

@@ -102,8 +102,8 @@ def _message(number: int, method: str, params: dict[str, Any]) -> tuple[dict[str
 
 
 def _request(method: str, path: str, fields: dict[str, str], body: bytes = b"") -> bytes:
-    named = {**fields, "Content-Length": str(len(body))}
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items()), "", ""]
+    all_fields = {**fields, "Content-Length": str(len(body))}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in all_fields.items()), "", ""]
     return "\r\n".join(lines).encode() + body
 
 

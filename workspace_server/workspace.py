@@ -80,7 +80,7 @@ class Workspace:
     def workspace_path(self, absolute: Path) -> str | None:
         """`Folder/sub/file` for a path in the workspace, None for others. The deepest folder wins."""
         text, deepest = absolute.as_posix(), -1
-        found: str | None = None
+        workspace_path: str | None = None
         for folder in self.folders:  # with strings: results name thousands of paths
             base = folder.path.as_posix().rstrip("/")
             if len(base) <= deepest or not text.startswith(base):
@@ -88,8 +88,8 @@ class Workspace:
             relative = text[len(base) :]
             if relative.strip("/") and relative[0] != "/":
                 continue  # its name only begins like the folder's
-            deepest, found = len(base), f"{folder.name}{relative.rstrip('/')}"
-        return None if found is None else well_formed(found)
+            deepest, workspace_path = len(base), f"{folder.name}{relative.rstrip('/')}"
+        return None if workspace_path is None else well_formed(workspace_path)
 
     def resolve_file(self, text: str, *, must_be: Kind = "file") -> Path:
         """The real path that `text` names. Blocks.
@@ -161,8 +161,8 @@ class Workspace:
 
     def _refuse_unknown_folder(self, head: str, text: str) -> None:
         """`x/y` where no folder is or has an `x` is most likely a wrong folder name."""
-        known = {folder.name for folder in self.folders}
-        if "/" not in text or head in known | {".", "..", ""}:
+        names = {folder.name for folder in self.folders}
+        if "/" not in text or head in names | {".", "..", ""}:
             return
         if not any((folder.path / head).exists() for folder in self.folders):
             listed = ", ".join(folder.name for folder in self.folders)

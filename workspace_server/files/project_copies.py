@@ -34,12 +34,12 @@ class ProjectCopies:
         while folder and folder not in self._known:
             below.append(folder)
             folder = folder.rpartition("/")[0]
-        found = self._known.get(folder)
+        copies_folder = self._known.get(folder)
         for place in reversed(below):
             if os.path.isfile(f"{place}/.git") and is_copy(Path(place)):
-                found = Path(place)
-            self._known[place] = found
-        return found
+                copies_folder = Path(place)
+            self._known[place] = copies_folder
+        return copies_folder
 
     def without(self, paths: Iterable[Path]) -> set[Path]:
         """Those paths that lie in no copy."""

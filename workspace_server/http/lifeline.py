@@ -27,14 +27,14 @@ async def hold_lifeline(
     """
     wake = asyncio.Event()
     ends = [life.on_stop(wake.set), pending.listen(wake.set), ended_tasks.listen(wake.set)]
-    told = 0
+    reported_changes = 0
     try:
         while not life.stopping:
-            if pending.changes == told and not ended_tasks:
+            if pending.changes == reported_changes and not ended_tasks:
                 await wait(wake, stream, keep_alive_s)
                 continue
-            if pending.changes != told:
-                told = pending.changes
+            if pending.changes != reported_changes:
+                reported_changes = pending.changes
                 await stream.notify(names.APPROVALS, {"approvals": pending.as_json()})
             await ended_tasks.report(stream.notify)
             await asyncio.sleep(MIN_INTERVAL_S)

@@ -101,7 +101,7 @@ async def serve(  # noqa: PLR0917  everything that changes can come from
         await stream.notify(names.ACKNOWLEDGED, {"notifications": accepted, "_meta": meta})
         while not life.stopping:
             await wait(changes.wake, stream, keep_alive_s)
-            await _send(stream, changes, {_KINDS[one] for one in kinds}, task_changes, meta)
+            await _send(stream, changes, {_KINDS[kind] for kind in kinds}, task_changes, meta)
     finally:
         for end in unsubscribe:
             end()

@@ -60,13 +60,15 @@ class RepeatedCalls:
 
     def answer(self, head: ManagerHead, body: bytes) -> Answer | None:
         """Answer a call that matches a known pattern; None for any other request."""
-        known = self._by_head.get(head)
-        if known is None:
+        known_calls = self._by_head.get(head)
+        if known_calls is None:
             return None
-        for pattern in known.patterns:
-            found = pattern.match(body)
-            if found is not None:
-                return self._methods.answer_repeated(known.view, known.offered, found[0], found[1])
+        for pattern in known_calls.patterns:
+            match = pattern.match(body)
+            if match is not None:
+                return self._methods.answer_repeated(
+                    known_calls.view, known_calls.offered, match[0], match[1]
+                )
         return None
 
     def learn(self, head: ManagerHead, request: McpRequest) -> None:
@@ -74,16 +76,16 @@ class RepeatedCalls:
         repeatable = self._methods.repeatable(request)
         if repeatable is None:
             return
-        known = self._by_head.get(head)
-        if known is None or known.view is not repeatable[0]:
+        known_calls = self._by_head.get(head)
+        if known_calls is None or known_calls.view is not repeatable[0]:
             if len(self._by_head) >= MAX_CACHED_HEADS:
                 self._by_head.clear()
-            known = self._by_head[head] = _KnownCalls(*repeatable)
-        known.unmatched += 1
-        if known.unmatched <= MAX_PATTERNS or not known.unmatched % LEARN_EVERY:
+            known_calls = self._by_head[head] = _KnownCalls(*repeatable)
+        known_calls.unmatched += 1
+        if known_calls.unmatched <= MAX_PATTERNS or not known_calls.unmatched % LEARN_EVERY:
             pattern = _pattern(head, request)
             if pattern is not None:
-                known.patterns = (*known.patterns[1 - MAX_PATTERNS :], pattern)
+                known_calls.patterns = (*known_calls.patterns[1 - MAX_PATTERNS :], pattern)
 
 
 def _pattern(head: ManagerHead, request: McpRequest) -> Pattern | None:

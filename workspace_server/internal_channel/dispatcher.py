@@ -132,8 +132,8 @@ class InternalDispatcher:
             text = "internal error in the workspace server; see its log (lmtb log --cwd .)"
             return jsonrpc.error(request.id, jsonrpc.INTERNAL_ERROR, text)
 
-    def _is_token(self, given: msgspec.Raw | None) -> bool:
-        text = None if given is None else jsonrpc.text_of(given)
+    def _is_token(self, token: msgspec.Raw | None) -> bool:
+        text = None if token is None else jsonrpc.text_of(token)
         return text is not None and hmac.compare_digest(text.encode(), self._auth)
 
     async def _list(self, params: Params) -> dict[str, Any]:
@@ -143,19 +143,20 @@ class InternalDispatcher:
             for definition in self._tools.definitions()
             if chosen.passes(definition["name"], internal=True)
         ]
-        tools += [_shown(one, internal=False) for one in await self._for_users(chosen)]
+        tools += [_shown(tool, internal=False) for tool in await self._for_users(chosen)]
         return {"tools": sorted(tools, key=lambda tool: sort_key(tool["name"]))}
 
     async def _for_models(self, params: Params) -> dict[str, Any]:
         """Tool definitions with exactly the members that a model is given."""
-        tools = [_described(one) for one in await self._for_users(ToolFilter())]
+        tools = [_described(tool) for tool in await self._for_users(ToolFilter())]
         return {"tools": tools}
 
     async def _for_users(self, chosen: ToolFilter) -> list[Mapping[str, Any]]:
         return [
-            one
-            for one in await self._toolbox.listed()
-            if chosen.passes(str(one["name"])) and not is_internal_tool(str(one["name"]), self._tools.prefix)
+            offered
+            for offered in await self._toolbox.listed()
+            if chosen.passes(str(offered["name"]))
+            and not is_internal_tool(str(offered["name"]), self._tools.prefix)
         ]
 
     async def _call(self, params: Params) -> Any:
@@ -175,23 +176,23 @@ class InternalDispatcher:
         if tool is None:
             return _failed(f"Unknown internal tool: {clean_text(name)[:_MAX_SHOWN_NAME]}")
         try:
-            said = await tool(arguments)
+            result = await tool(arguments)
         except InvalidArguments as refused:
             return _failed(f"invalid arguments for {name}: {refused.pointer}: {refused.message}")
         except ToolError as failed:
             return _failed(failed.message)
         # not cleaned: a secret must be returned unchanged
-        text = jsonrpc.dumps(said).decode()
-        return {"content": [{"type": "text", "text": text}], "structuredContent": said, "isError": False}
+        text = jsonrpc.dumps(result).decode()
+        return {"content": [{"type": "text", "text": text}], "structuredContent": result, "isError": False}
 
     async def _settings(self, params: Params) -> dict[str, Any]:
         """All providers of one scope, or of both with the user's first."""
         scopes = SCOPES if "scope" not in params else (_text(params, "scope"),)
-        found: list[Any] = []
+        providers: list[Any] = []
         for scope in scopes:
-            said = await self._tools.named("config_get")({"provider": EVERY, "scope": scope})
-            found += said["providers"]
-        return {"providers": found}
+            result = await self._tools.named("config_get")({"provider": EVERY, "scope": scope})
+            providers += result["providers"]
+        return {"providers": providers}
 
     async def _paths(self, params: Params) -> dict[str, Any]:
         return {"paths": [str(folder) for folder in self._folders]}

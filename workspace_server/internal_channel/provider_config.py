@@ -59,7 +59,7 @@ class ProviderConfig:
         path = self.path(scope)
         if path is None:
             return []
-        wanted = provider.casefold()
+        folded = provider.casefold()
         return [
             {
                 "name": entry["name"],
@@ -70,7 +70,7 @@ class ProviderConfig:
                 "sourceDetail": str(path),
             }
             for entry in entries_in(path, self.content(scope))
-            if provider == EVERY or entry["name"].casefold() == wanted
+            if provider == EVERY or entry["name"].casefold() == folded
         ]
 
     def change(self, scope: Scope, provider: str, config: Mapping[str, Any]) -> None:
@@ -159,9 +159,9 @@ def entries_in(path: Path, content: bytes | None) -> list[dict[str, Any]]:
 
 
 def _changed(providers: list[Any], name: str, config: Mapping[str, Any]) -> list[Any]:
-    wanted = name.casefold()
+    folded = name.casefold()
     for place, entry in enumerate(providers):
-        if isinstance(entry, dict) and str(entry.get("name")).casefold() == wanted:
+        if isinstance(entry, dict) and str(entry.get("name")).casefold() == folded:
             return [*providers[:place], {**entry, **config}, *providers[place + 1 :]]
     return [*providers, {"name": name, "enabled": True, "models": [], **config}]
 

@@ -174,18 +174,18 @@ class InternalTools:
 
 def check(schema: Mapping[str, Any], value: Arguments, pointer: str = "") -> None:
     """Raise InvalidArguments unless `value` has the members that the schema requires; quotes no values."""
-    known: Mapping[str, Any] = schema["properties"]
+    properties: Mapping[str, Any] = schema["properties"]
     for name in schema.get("required", ()):
         if name not in value:
-            raise InvalidArguments(f"{pointer}/{name}", f"required ({known[name]['type']})")
+            raise InvalidArguments(f"{pointer}/{name}", f"required ({properties[name]['type']})")
     for name, member in value.items():
-        if name not in known:
+        if name not in properties:
             # does not quote the name, which may be a misplaced value
             raise InvalidArguments(
-                pointer or "/", f"unknown property; expected only {', '.join(known) or 'none'}"
+                pointer or "/", f"unknown property; expected only {', '.join(properties) or 'none'}"
             )
-        if not isinstance(member, _KINDS[known[name]["type"]]):
-            raise InvalidArguments(f"{pointer}/{name}", f"expected {known[name]['type']}")
+        if not isinstance(member, _KINDS[properties[name]["type"]]):
+            raise InvalidArguments(f"{pointer}/{name}", f"expected {properties[name]['type']}")
 
 
 def _scope(arguments: Arguments) -> Scope:

@@ -34,10 +34,10 @@ async def complete(calls: Calls, request: McpRequest, view: View) -> Outcome:
     if ref.get("uri") in _OWN:
         own = tool_resources.complete(name, value, view)
         return request.invalid(f"params.argument.name: there is no {name}") if own is None else own
-    found = _owner(ref, view)
-    if found is None:
+    owner = _owner(ref, view)
+    if owner is None:
         return request.invalid("params.ref names nothing that can be completed")
-    source, own_ref = found
+    source, own_ref = owner
     params: dict[str, msgspec.Raw] = {**request.inbound.params, "ref": jsonrpc.raw(own_ref)}
     outcome = await mcp_requests.forward(calls, request, view, source, params)
     if isinstance(outcome, RpcError) and outcome.code == jsonrpc.METHOD_NOT_FOUND:
@@ -61,7 +61,7 @@ def _owner(ref: Mapping[str, Any], view: View) -> tuple[Source, Mapping[str, Any
 
 def entries(view: View) -> list[Mapping[str, Any]]:
     """The objects of `prompts/list`, ordered by name."""
-    return [one.definition for one in view.snapshot.offerings.prompts]
+    return [prompt.definition for prompt in view.snapshot.offerings.prompts]
 
 
 async def get(calls: Calls, request: McpRequest, view: View) -> Outcome:

@@ -44,14 +44,16 @@ def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415  loads the schema library; rarely asked
 
     grouping = Grouping(view.configuration.grouping_rules)
-    shown = {str(definition["name"]): definition for definition in view.listed(Mode.NORMAL)}
-    listed = set(shown)
+    definitions = {str(definition["name"]): definition for definition in view.listed(Mode.NORMAL)}
+    listed_names = set(definitions)
     configuration = view.configuration
-    rows = [_row(offered, listed, configuration) for offered in view.tools]
+    rows = [_row(offered, listed_names, configuration) for offered in view.tools]
     for name, reason in view.hidden.items():
         offered = view.snapshot.get(name)
         pending = name in view.snapshot.withheld
-        row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed, configuration)
+        row: dict[str, Any] = (
+            {"name": name} if offered is None else _row(offered, listed_names, configuration)
+        )
         rows.append({**row, "listed": False, "state": "pending" if pending else "hidden", "reason": reason})
     for row in rows:
         group = grouping.group(row["name"], row.get("kind", ""), BUILT_IN_DISABLED)
@@ -60,11 +62,13 @@ def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
         "ok": True,
         "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
         "metaTools": [
-            {"name": name, "tokens": tokens(shown[name])} for name in (SEARCH, EXECUTE) if name in shown
+            {"name": name, "tokens": tokens(definitions[name])}
+            for name in (SEARCH, EXECUTE)
+            if name in definitions
         ],
         "instructions": {"tokens": round(text_tokens(instructions(view, root, Reader())))},
         "skills": _skills(view),
-        "sources": [_with_choice(one, configuration) for one in toolset.sources(closely=True)],
+        "sources": [_with_choice(row, configuration) for row in toolset.sources(closely=True)],
         "issues": [issue.as_json() for issue in toolset.issues()],
     }
 
@@ -87,8 +91,8 @@ def _skills(view: View) -> list[dict[str, Any]]:
 
 
 def _front_matter(offered: OfferedEntry) -> Mapping[str, Any]:
-    found = offered.definition.get("frontmatter")
-    return found if isinstance(found, Mapping) else {}
+    front_matter = offered.definition.get("frontmatter")
+    return front_matter if isinstance(front_matter, Mapping) else {}
 
 
 def _count(files: object) -> int | None:
@@ -100,7 +104,7 @@ def _with_choice(source: Mapping[str, Any], configuration: Configuration) -> Map
     return source if chosen is None else {**source, "visibility": chosen}
 
 
-def _row(offered: OfferedTool, listed: set[str], configuration: Configuration) -> dict[str, Any]:
+def _row(offered: OfferedTool, listed_names: set[str], configuration: Configuration) -> dict[str, Any]:
     choices = configuration.visibility
     unlisted = {"unlisted": offered.tool.unlisted} if offered.tool.unlisted else {}
     return {
@@ -109,7 +113,7 @@ def _row(offered: OfferedTool, listed: set[str], configuration: Configuration) -
         "kind": offered.source.kind,
         "visibility": choices.choice(offered.name, offered.source.id) or offered.tool.visibility,
         "visibilityOrigin": chosen_visibility.origin(offered, choices),
-        "listed": offered.name in listed,
+        "listed": offered.name in listed_names,
         **unlisted,
         "state": "callable",
         "tokens": tokens(offered.definition),

@@ -68,8 +68,8 @@ def instructions(view: View, root: str, reader: Reader) -> str:
         sentences = [_short_offer(view, sources), *_short_ways(view, root, reader)]
         brief = [source for source in sources if len(source.instructions or "") <= MAX_REPEATED]
         return "\n\n".join([" ".join(sentences), *_quotes(brief, MAX_REPEATED)])
-    said = " ".join([_offer(view, sources), *_ways(view, root, reader)])
-    return "\n\n".join([said, *_quotes(sources, MAX_ALL_QUOTED)])
+    text = " ".join([_offer(view, sources), *_ways(view, root, reader)])
+    return "\n\n".join([text, *_quotes(sources, MAX_ALL_QUOTED)])
 
 
 # What is behind --------------------------------------------------------------------------------------------
@@ -106,15 +106,15 @@ def _name_of(source: Source) -> str:
 
 def _limited(words: Sequence[str]) -> str:
     """As many words as fit into `MAX_NAMES` characters, and how many more there are."""
-    shown: list[str] = []
+    first_words: list[str] = []
     length = 0
     for word in words:
         length += len(word) + 2
-        if shown and length > MAX_NAMES:
+        if first_words and length > MAX_NAMES:
             break
-        shown.append(word[:MAX_NAMES])
-    more = len(words) - len(shown)
-    return ", ".join([*shown, *([f"{more} more"] if more else [])])
+        first_words.append(word[:MAX_NAMES])
+    more = len(words) - len(first_words)
+    return ", ".join([*first_words, *([f"{more} more"] if more else [])])
 
 
 # How to use it ---------------------------------------------------------------------------------------------
@@ -202,9 +202,9 @@ def describe_pending_trust(view: View, own_servers: Sequence[OwnServers] = ()) -
     waiting = _waiting(view, own_servers)
     if waiting is None:
         return ""
-    listed, command = waiting
+    names_text, command = waiting
     return (
-        f"Before the user reviews them as they are now and runs `{command}`, these do not work: {listed}."
+        f"Before the user reviews them as they are now and runs `{command}`, these do not work: {names_text}."
         " If one is needed, ask the user to."
     )
 
@@ -217,13 +217,13 @@ def describe_pending_trust_briefly(view: View, own_servers: Sequence[OwnServers]
 
 def _waiting(view: View, own_servers: Sequence[OwnServers]) -> tuple[str, str] | None:
     """The names of what waits, and the command that trusts it; None for nothing."""
-    found = list(dict.fromkeys(_names(view, own_servers)))
+    pending_names = list(dict.fromkeys(_names(view, own_servers)))
     command = next((issue.details for issue in view.issues if issue.code == PENDING), None)
-    if not found or command is None:
+    if not pending_names or command is None:
         return None
-    shown = [name for name in found if _NAME.fullmatch(name)][:_MAX_NAMES]
-    more = len(found) - len(shown)
-    return ", ".join([*shown, *([f"{more} more"] if more else [])]), command
+    plain_names = [name for name in pending_names if _NAME.fullmatch(name)][:_MAX_NAMES]
+    more = len(pending_names) - len(plain_names)
+    return ", ".join([*plain_names, *([f"{more} more"] if more else [])]), command
 
 
 def _names(view: View, own_servers: Sequence[OwnServers]) -> Iterator[str]:

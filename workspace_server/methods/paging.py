@@ -63,6 +63,6 @@ def page(
         if after is None:
             return None
         start = bisect_right(entries, order(after), key=lambda entry: order(name_of(entry)))
-    shown = entries[start : start + size]
+    page_entries = entries[start : start + size]
     more = start + size < len(entries)
-    return shown, encode(kind, name_of(shown[-1])) if more else None
+    return page_entries, encode(kind, name_of(page_entries[-1])) if more else None

@@ -95,8 +95,8 @@ class PassThrough:
             return None
         about: Mapping[str, Any] = _discover_result(handshake_result)
         if handshake_result.era is Era.MODERN:
-            found = await mcp_requests.forward(self._calls, request, view, source, request.inbound.params)
-            about = jsonrpc.members_of(found) if isinstance(found, msgspec.Raw) else about
+            outcome = await mcp_requests.forward(self._calls, request, view, source, request.inbound.params)
+            about = jsonrpc.members_of(outcome) if isinstance(outcome, msgspec.Raw) else about
         return jsonrpc.raw({**about, "supportedVersions": list(MODERN_REVISIONS)})
 
     async def _call(self, request: McpRequest, view: View, source: Source) -> Outcome | None:
@@ -118,7 +118,7 @@ def _listed(view: View, name: str) -> OfferedTool | None:
     offered = view.get(name)
     if offered is not None and offered.tool.name == name:
         return offered
-    return next((one for one in view.tools if one.tool.name == name), None)
+    return next((offered for offered in view.tools if offered.tool.name == name), None)
 
 
 def _unlisted(view: View, source: Source, name: str) -> OfferedTool | None:
@@ -183,7 +183,9 @@ def pass_through_server(view: View) -> Source | None:
     Disabled servers do not count, nor do built-ins and script folders without tools. None if there is no such
     server, or the user has not trusted it yet.
     """
-    servers = [one for one in view.snapshot.sources if one.kind not in _OURS and one.state != "disabled"]
+    servers = [
+        source for source in view.snapshot.sources if source.kind not in _OURS and source.state != "disabled"
+    ]
     if len(servers) != 1 or not naming.is_bare(servers[0]) or servers[0].state == "pending_trust":
         return None
     (source,) = servers

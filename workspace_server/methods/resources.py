@@ -38,12 +38,18 @@ _NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND,
 
 def entries(view: View) -> list[Mapping[str, Any]]:
     """The objects of `resources/list`, ordered by `order`."""
-    return [*tool_resources.entries(view), *(one.definition for one in view.snapshot.offerings.resources)]
+    return [
+        *tool_resources.entries(view),
+        *(resource.definition for resource in view.snapshot.offerings.resources),
+    ]
 
 
 def templates(view: View) -> list[Mapping[str, Any]]:
     """The objects of `resources/templates/list`, ordered by `order`."""
-    return [*tool_resources.TEMPLATES, *(one.definition for one in view.snapshot.offerings.templates)]
+    return [
+        *tool_resources.TEMPLATES,
+        *(template.definition for template in view.snapshot.offerings.templates),
+    ]
 
 
 def order(uri: str) -> tuple[bool, str, str]:
@@ -98,7 +104,9 @@ def _is_failure(outcome: CallOutcome) -> bool:
 
 
 def _none_has_it(request: McpRequest, uri: str, failures: list[CallOutcome]) -> Outcome:
-    meant = [one for one in failures if not isinstance(one, RpcError) or one.code not in _NOT_FOUND]
+    meant = [
+        failure for failure in failures if not isinstance(failure, RpcError) or failure.code not in _NOT_FOUND
+    ]
     if not meant and "requestState" in request.inbound.params:
         meant = failures  # the source that sent input requests is the one that has it
     return mcp_requests.answer(request, meant[0]) if meant else tool_resources.not_found(request, uri)
@@ -112,13 +120,13 @@ async def _candidates(view: View, uri: str) -> dict[Source, float]:
         return {} if own is None else {own: UNLIKELY_S}
     if (owner := offerings.owner(uri)) is not None:
         return {owner: math.inf}
-    found = dict.fromkeys(offerings.likely(uri), math.inf)
+    sources = dict.fromkeys(offerings.likely(uri), math.inf)
     for source in offerings.sources:
-        if source not in found and source.state == "ready":
+        if source not in sources and source.state == "ready":
             handshake_result = await source.handshake_result()
             if handshake_result is not None and "resources" in handshake_result.capabilities:
-                found[source] = UNLIKELY_S
-    return dict(islice(found.items(), MAX_ASKED))
+                sources[source] = UNLIKELY_S
+    return dict(islice(sources.items(), MAX_ASKED))
 
 
 async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> list[Callable[[], None]]:

@@ -40,7 +40,7 @@ def own_source(view: View) -> Source | None:
 
 def instructions(view: View) -> str:
     """The sentence for a server's instructions that names our own skills; empty if there are none."""
-    own = [one.name for one in view.snapshot.offerings.skills if one.source.kind == "skill"]
+    own = [skill.name for skill in view.snapshot.offerings.skills if skill.source.kind == "skill"]
     if not own:
         return ""
     more = f" and {len(own) - _MAX_NAMED} more, see resources/list" if len(own) > _MAX_NAMED else ""
@@ -69,7 +69,7 @@ class SkillMethods:
 
     async def _list(self, request: McpRequest) -> Outcome:
         view = await self._calls.toolset.current(request.list_wait_s, with_files=True)
-        entries = [one.definition for one in view.snapshot.offerings.skills]
+        entries = [skill.definition for skill in view.snapshot.offerings.skills]
         return self._page(request, "skills", entries, "uri", sort_key)
 
     async def _get(self, request: McpRequest) -> Outcome:
@@ -118,13 +118,13 @@ async def _candidates(view: View, uri: str) -> dict[Source, float]:
     offered = view.snapshot.offerings.skill(uri)
     if offered is not None:
         return {offered.source: float("inf")}
-    found: dict[Source, float] = {}
+    deadlines: dict[Source, float] = {}
     for source in view.snapshot.offerings.sources:
-        if source.kind != "skill" and source.state == "ready" and len(found) < MAX_ASKED:
+        if source.kind != "skill" and source.state == "ready" and len(deadlines) < MAX_ASKED:
             handshake_result = await source.handshake_result()
             if handshake_result is not None and extension.is_declared(handshake_result.capabilities):
-                found[source] = UNLIKELY_S
-    return found
+                deadlines[source] = UNLIKELY_S
+    return deadlines
 
 
 def _plain_order(uri: str) -> tuple[str]:

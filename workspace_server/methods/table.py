@@ -240,13 +240,13 @@ class Methods:
         self, request: McpRequest, member: str, entries: Any, key: str, order: paging.Order = sort_key
     ) -> Outcome:
         cursor = request.value("cursor")
-        found = paging.page(
+        cut_list = paging.page(
             member, entries, lambda entry: str(entry[key]), cursor, self._page_size, order=order
         )
-        if found is None:
+        if cut_list is None:
             return request.invalid("params.cursor is not a cursor of this list")
-        shown, following = found
-        result: dict[str, Any] = {member: list(shown), **_UNCACHED}
+        page_entries, following = cut_list
+        result: dict[str, Any] = {member: list(page_entries), **_UNCACHED}
         return result if following is None else {**result, "nextCursor": following}
 
 

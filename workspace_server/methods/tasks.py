@@ -75,7 +75,7 @@ class TaskSubscription:
         """The current state of every task that changed since the last call."""
         changed, self._changed = self._changed, {}
         snapshots = [await self._tasks.get(task) for task in changed]
-        return [detailed(one, self._finish) for one in snapshots if one is not None]
+        return [detailed(snapshot, self._finish) for snapshot in snapshots if snapshot is not None]
 
     def _task_changed(self, task: str) -> None:
         if task in self.ids:
@@ -110,17 +110,17 @@ class TaskMethods:
             request: the listen request.
             wake: called when `take` has something new.
         """
-        named = jsonrpc.members_of(request.inbound.params.get("notifications", b"{}")).get(FILTER)
-        if named is None:
+        task_ids = jsonrpc.members_of(request.inbound.params.get("notifications", b"{}")).get(FILTER)
+        if task_ids is None:
             return None
         if not declared(request):
             return tasks.missing_capability(request.id, FILTER)
         try:
-            ids = msgspec.json.decode(named, type=list[str])[:MAX_SUBSCRIBED]
+            ids = msgspec.json.decode(task_ids, type=list[str])[:MAX_SUBSCRIBED]
         except msgspec.DecodeError:
             return request.invalid(f"params.notifications.{FILTER} must be a list of strings")
-        known = [task for task in dict.fromkeys(ids) if await self._tasks.get(task) is not None]
-        return TaskSubscription(self._tasks, known, self._finish, wake)
+        known_tasks = [task for task in dict.fromkeys(ids) if await self._tasks.get(task) is not None]
+        return TaskSubscription(self._tasks, known_tasks, self._finish, wake)
 
     async def _get(self, request: McpRequest) -> Outcome:
         if not declared(request):
@@ -134,14 +134,14 @@ class TaskMethods:
         responses = request.inbound.params.get("inputResponses")
         if responses is None or jsonrpc.bytes_of(responses)[:1] != b"{":
             return request.invalid("params.inputResponses must be an object")
-        known = await self._tasks.answer(request.inbound.name or "", jsonrpc.members_of(responses))
-        return {} if known else await self._forward(request)
+        is_known = await self._tasks.answer(request.inbound.name or "", jsonrpc.members_of(responses))
+        return {} if is_known else await self._forward(request)
 
     async def _cancel(self, request: McpRequest) -> Outcome:
         if not declared(request):
             return tasks.missing_capability(request.id, tasks.CANCEL)
-        known = await self._tasks.cancel(request.inbound.name or "")
-        return {} if known else await self._forward(request)
+        is_known = await self._tasks.cancel(request.inbound.name or "")
+        return {} if is_known else await self._forward(request)
 
     async def _forward(self, request: McpRequest) -> Outcome:
         """The answer of the task's source; after a restart, of any source that could have made the task."""

@@ -39,13 +39,13 @@ TEMPLATES: Final[tuple[dict[str, str], ...]] = (
 def entries(view: View) -> list[dict[str, Any]]:
     """The objects of `resources/list`: the names, then one per callable tool, ordered by URI."""
     text = "The names of all tools that can be called."
-    listed = [{"uri": names.URI_NAMES, "name": "names", "description": text, "mimeType": MIME}]
+    entries = [{"uri": names.URI_NAMES, "name": "names", "description": text, "mimeType": MIME}]
     for offered in view.tools:
         entry = {"uri": _uri(names.URI_TOOL, offered.name), "name": offered.name, "mimeType": MIME}
         if description := offered.named_tool().description:
             entry["description"] = description
-        listed.append(entry)
-    return listed
+        entries.append(entry)
+    return entries
 
 
 def read(request: McpRequest, view: View) -> Outcome:
@@ -78,12 +78,12 @@ def complete(argument: str, value: str, view: View) -> Mapping[str, Any] | None:
     """
     if argument != "name":
         return None
-    found: Sequence[str] = [offered.name for offered in view.tools if offered.name.startswith(value)]
+    matches: Sequence[str] = [offered.name for offered in view.tools if offered.name.startswith(value)]
     return {
         "completion": {
-            "values": found[:MAX_COMPLETIONS],
-            "total": len(found),
-            "hasMore": len(found) > MAX_COMPLETIONS,
+            "values": matches[:MAX_COMPLETIONS],
+            "total": len(matches),
+            "hasMore": len(matches) > MAX_COMPLETIONS,
         }
     }
 

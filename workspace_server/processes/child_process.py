@@ -238,7 +238,7 @@ class ChildProcess:
     async def _wait_or_hurry(self, seconds: float, event: Coroutine[Any, Any, object]) -> None:
         """Wait for the event, at most `seconds`, or until `kill` is called."""
         name = f"grace period of {self._name}"
-        waiting = [asyncio.create_task(one, name=name) for one in (event, self._hurry.wait())]
+        waiting = [asyncio.create_task(awaitable, name=name) for awaitable in (event, self._hurry.wait())]
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:

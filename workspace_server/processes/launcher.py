@@ -262,7 +262,7 @@ def _error_text(error: BaseException) -> str:
 def main(arguments: list[str]) -> None:
     """Apply the settings and execute the command; report the failed step and its error to `status`."""
     split = arguments.index("--")
-    pairs = [(one.partition("=")[0], one.partition("=")[2]) for one in arguments[:split]]
+    pairs = [(argument.partition("=")[0], argument.partition("=")[2]) for argument in arguments[:split]]
     settings = dict(pairs)
     status = int(settings.get("status", 2))
     if status > 2:

@@ -46,18 +46,18 @@ async def login_environment(environ: Mapping[str, str], deadline_s: float = DEAD
     base = environment.inherited({**environ, "HOME": home, "SHELL": shell}, None, home)
     del base["LMTB_WORKSPACE"]
     command = Command((shell, "-l", "-c", printer), base, home)
-    found = re.search(f"{mark}=(.*)={mark}", await _output(command, deadline_s, mark))
-    variables = _variables(found[1]) if found else {}
+    match = re.search(f"{mark}=(.*)={mark}", await _output(command, deadline_s, mark))
+    variables = _variables(match[1]) if match else {}
     return {**variables, "PATH": _merge(variables.get("PATH", ""), own)}
 
 
 def _variables(text: str) -> dict[str, str]:
     """The variables that were printed, without those that every shell sets for itself."""
     try:
-        found = json.loads(text)
+        variables = json.loads(text)
     except ValueError:
         return {}
-    return {name: value for name, value in found.items() if name not in _OF_THE_SHELL}
+    return {name: value for name, value in variables.items() if name not in _OF_THE_SHELL}
 
 
 async def _output(command: Command, deadline_s: float, mark: str) -> str:

@@ -45,14 +45,14 @@ class StderrTail:
         raw = _LINE_END.split(bytes(self._data))
         if self._cut:  # the first line lacks its beginning; it is kept only if there is no other
             raw[0] = raw[0][-MAX_LINE:] if len(raw) == 1 else b""
-        found: list[str] = []
+        lines: list[str] = []
         for piece in reversed(raw):
-            if len(found) >= n:
+            if len(lines) >= n:
                 break
             line = _clean(piece)
             if line:
-                found.append(line)
-        return found[::-1]
+                lines.append(line)
+        return lines[::-1]
 
     def text(self, limit: int) -> str:
         """All kept lines, cut to the last `limit` characters."""

@@ -116,18 +116,18 @@ class ErrorTranslator:
         self, error: jsonschema_rs.ValidationError, kind: str, names: list[str]
     ) -> list[ArgumentProblem]:
         holder = self._holder(error)
-        given = value_at(self._arguments, error.instance_path)
+        value = value_at(self._arguments, error.instance_path)
         declared = holder.get("properties")
-        free = [key for key in declared if key not in given] if isinstance(declared, Mapping) else []
+        free = [key for key in declared if key not in value] if isinstance(declared, Mapping) else []
         required = holder.get("required")
         missing = [key for key in free if key in required] if isinstance(required, list) else []
-        found = []
+        messages = []
         for name in names:
             guess = nearest(name, free)
             if (
                 guess is None
                 and len(missing) == len(names) == 1
-                and self._could_be(error, missing[0], given[name])
+                and self._could_be(error, missing[0], value[name])
             ):
                 guess = missing[0]  # one unknown and one missing property: probably the same
             if guess is not None:
@@ -136,8 +136,8 @@ class ErrorTranslator:
                 hint = f"leave it out or use one of {cut(', '.join(free))}"
             else:
                 hint = "leave it out"
-            found.append(_problem([*error.instance_path, name], kind, f"unknown property; {hint}"))
-        return found
+            messages.append(_problem([*error.instance_path, name], kind, f"unknown property; {hint}"))
+        return messages
 
     def _could_be(self, error: jsonschema_rs.ValidationError, name: str, value: object) -> bool:
         word = type_word(self._property(error, name))

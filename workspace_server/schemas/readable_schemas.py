@@ -72,12 +72,12 @@ def readable_input(schema: object) -> ReadableInput:
     rooted = _with_readable_root(schema)
     if rooted is None:
         return _ANY_INPUT
-    kept, removed = rooted
-    problem, unchecked = _verdict(kept)
-    if problem is None and next(_broken(kept), None) is None:
-        return ReadableInput(kept, removed, unchecked)
+    readable, removed = rooted
+    problem, unchecked = _verdict(readable)
+    if problem is None and next(_broken(readable), None) is None:
+        return ReadableInput(readable, removed, unchecked)
     try:
-        mended, places = _mended(kept)
+        mended, places = _mended(readable)
     except RecursionError:  # deeper than can be copied
         return _ANY_INPUT
     if places:
@@ -89,7 +89,7 @@ def readable_input(schema: object) -> ReadableInput:
         return _ANY_INPUT
     # what was taken out may have stood in a condition or an alternative: the rest says nothing for sure
     why = "its inputSchema was repaired" if places else problem or unchecked
-    return ReadableInput(mended if places else kept, removed, why)
+    return ReadableInput(mended if places else readable, removed, why)
 
 
 def _verdict(schema: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -122,15 +122,17 @@ def _with_readable_root(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], t
 
     Arguments always are an object, so that a missing type means nothing else.
     """
-    said = schema.get("type")
-    if said != "object" and not (said is None or (isinstance(said, list) and "object" in said)):
+    type_member = schema.get("type")
+    if type_member != "object" and not (
+        type_member is None or (isinstance(type_member, list) and "object" in type_member)
+    ):
         return None
     changed = [member for member, fits in _ROOT.items() if member in schema and not fits(schema[member])]
-    kept = {name: value for name, value in schema.items() if name not in changed}
-    if said != "object":
-        kept["type"] = "object"
+    members = {name: value for name, value in schema.items() if name not in changed}
+    if type_member != "object":
+        members["type"] = "object"
         changed.append("type")
-    return (kept if changed else schema), tuple(f"inputSchema.{member}" for member in changed)
+    return (members if changed else schema), tuple(f"inputSchema.{member}" for member in changed)
 
 
 def _path(place: Place) -> str:
@@ -146,7 +148,7 @@ def _mended(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Place]]:
         if not places:
             break
         # the deepest first, because a place above may take the whole part out
-        ordered = sorted(set(places), key=lambda one: (-len(one), str(one)))
+        ordered = sorted(set(places), key=lambda place: (-len(place), str(place)))
         removed += [taken for place in ordered if (taken := _take_out(mended, place)) is not None]
     return mended, list(dict.fromkeys(removed))
 
@@ -201,10 +203,10 @@ def _nodes(schema: Mapping[str, Any]) -> Iterator[tuple[Place, Mapping[str, Any]
 def _broken(schema: Mapping[str, Any]) -> Iterator[Place]:
     """References that lead nowhere in the schema, and patterns that no ECMAScript engine reads."""
     nodes = list(_nodes(schema))
-    known = _Addresses(nodes)
+    addresses = _Addresses(nodes)
     for place, node in nodes:
         for keyword in REFERENCES:
-            if isinstance(node.get(keyword), str) and not known.has(schema, node[keyword]):
+            if isinstance(node.get(keyword), str) and not addresses.has(schema, node[keyword]):
                 yield (*place, keyword)
         pattern, patterned = node.get("pattern"), node.get("patternProperties")
         if isinstance(pattern, str) and not _is_readable(pattern):
@@ -244,8 +246,8 @@ class _Addresses:
 
 
 def _identity(node: Mapping[str, Any]) -> str:
-    said = node.get("$id", node.get("id"))
-    return said if isinstance(said, str) else ""
+    identifier = node.get("$id", node.get("id"))
+    return identifier if isinstance(identifier, str) else ""
 
 
 def _leads_somewhere(schema: Mapping[str, Any], pointer: str) -> bool:
@@ -296,7 +298,7 @@ def _strict_problem_of(node: Mapping[str, Any]) -> str | None:
     if not all(isinstance(anchor, str) and _ANCHOR.fullmatch(anchor) for anchor in anchors):
         return "an anchor that is none"
     patterns = [*([node["pattern"]] if "pattern" in node else []), *node.get("patternProperties", ())]
-    unread = next((one for one in patterns if not is_pattern(str(one), unicode=True)), None)
+    unread = next((pattern for pattern in patterns if not is_pattern(str(pattern), unicode=True)), None)
     return None if unread is None else f"the pattern {unread[:80]} is none with the flag u"
 
 
@@ -308,16 +310,16 @@ def _is_endless(schema: Mapping[str, Any], node: Mapping[str, Any], ending: set[
         node: what has the reference.
         ending: the identities of nodes that do not; gets more of them, so that a chain is followed once.
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     current: Any = node
     while isinstance(current, Mapping) and isinstance(reference := current.get("$ref"), str):
         if id(current) in ending:
             break
-        if id(current) in seen:
+        if id(current) in visited:
             return True
-        seen.add(id(current))
+        visited.add(id(current))
         current = _target(schema, reference)
-    ending |= seen
+    ending |= visited
     return False
 
 

@@ -121,29 +121,29 @@ class _Visit:
 
 def survey_schema(schema: _Schema) -> SchemaSurvey:
     """Walk `schema` once; stops at the first problem."""
-    found = SchemaSurvey()
+    survey = SchemaSurvey()
     if schema.get("type") != "object":
-        found.problem = "the schema has no type object"
+        survey.problem = "the schema has no type object"
     pending = deque([_Visit(schema)])
-    seen: set[int] = set()
-    while pending and found.problem is None and found.too_large is None:
+    visited: set[int] = set()
+    while pending and survey.problem is None and survey.too_large is None:
         visit = pending.pop()
-        if id(visit.schema) in seen:
+        if id(visit.schema) in visited:
             continue
-        seen.add(id(visit.schema))
-        found.nodes.append(visit.schema)
+        visited.add(id(visit.schema))
+        survey.nodes.append(visit.schema)
         if visit.depth > MAX_DEPTH:
-            found.too_large = f"nested deeper than {MAX_DEPTH} levels"
-        elif len(found.nodes) > MAX_SUBSCHEMAS:
-            found.too_large = f"more than {MAX_SUBSCHEMAS} subschemas"
+            survey.too_large = f"nested deeper than {MAX_DEPTH} levels"
+        elif len(survey.nodes) > MAX_SUBSCHEMAS:
+            survey.too_large = f"more than {MAX_SUBSCHEMAS} subschemas"
         else:
-            _inspect(visit, found)
+            _inspect(visit, survey)
             pending.extend(_below(visit))
             # targets of references last: most are also reached by their own path, with their own owner
             pending.extendleft(_referenced(visit, schema))
-    if found.problem is None and found.too_large is None:
-        found.problem = _reference_problem(found.nodes)
-    return found
+    if survey.problem is None and survey.too_large is None:
+        survey.problem = _reference_problem(survey.nodes)
+    return survey
 
 
 def _below(visit: _Visit) -> Iterator[_Visit]:
@@ -165,23 +165,23 @@ def _owner(above: str, keyword: str, key: str | None) -> str:
     return ANY_VALUE if keyword in {"$defs", "definitions"} else above
 
 
-def _inspect(visit: _Visit, found: SchemaSurvey) -> None:
+def _inspect(visit: _Visit, survey: SchemaSurvey) -> None:
     schema = visit.schema
     if schema.get("writeOnly") is True or schema.get("format") == "password":
-        found.hidden.add(visit.owner)
+        survey.hidden.add(visit.owner)
     if isinstance(pattern := schema.get("pattern"), str):
-        found.patterns.append(pattern)
+        survey.patterns.append(pattern)
     if isinstance(patterned := schema.get("patternProperties"), Mapping):
-        found.patterns.extend(str(key) for key in patterned)
+        survey.patterns.extend(str(key) for key in patterned)
     if ANNOTATION in schema:
         name = schema[ANNOTATION]
         fits = visit.by_properties and visit.depth > 0 and schema.get("type") in _PRIMITIVES
         if not fits or not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            found.problem = f"{ANNOTATION} of {visit.owner} is not a header name on a primitive property"
-        elif name.lower() in found.headers:
-            found.problem = f"{ANNOTATION} {name} is used twice"
+            survey.problem = f"{ANNOTATION} of {visit.owner} is not a header name on a primitive property"
+        elif name.lower() in survey.headers:
+            survey.problem = f"{ANNOTATION} {name} is used twice"
         else:
-            found.headers.add(name.lower())
+            survey.headers.add(name.lower())
 
 
 def _reference_problem(nodes: list[_Schema]) -> str | None:
@@ -221,8 +221,8 @@ class EvaluationCost:
     one twice cause 2³⁰ evaluations. The bound is computed level by level, without expanding references.
     """
 
-    def __init__(self, found: SchemaSurvey) -> None:
-        self._levels = _levels(found.nodes)
+    def __init__(self, survey: SchemaSurvey) -> None:
+        self._levels = _levels(survey.nodes)
 
     @property
     def always_too_much(self) -> bool:
@@ -302,15 +302,15 @@ def _one_level(edges: list[_Edges], order: list[int], shallower: list[int]) -> l
 def _bottom_up(edges: list[_Edges]) -> list[int]:
     """All schemas, each after those it applies to the same value; cycles are cut."""
     order: list[int] = []
-    seen = [False] * len(edges)
+    visited = [False] * len(edges)
     for start in range(len(edges)):
         pending = [(start, False)]
         while pending:
             at, done = pending.pop()
             if done:
                 order.append(at)
-            elif not seen[at]:
-                seen[at] = True
+            elif not visited[at]:
+                visited[at] = True
                 pending.append((at, True))
-                pending.extend((sub, False) for sub in edges[at].here if not seen[sub])
+                pending.extend((sub, False) for sub in edges[at].here if not visited[sub])
     return order

@@ -60,28 +60,28 @@ class Validator:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        found = survey_schema(schema)
-        if found.problem is not None:
-            raise ValueError(found.problem)
+        survey = survey_schema(schema)
+        if survey.problem is not None:
+            raise ValueError(survey.problem)
         self._schema = schema
-        self._hidden = found.hidden
-        self.unchecked: str | None = found.too_large
+        self._hidden = survey.hidden
+        self.unchecked: str | None = survey.too_large
         self._engine: jsonschema_rs.Validator | None = None
-        if found.too_large is not None:
+        if survey.too_large is not None:
             return
-        self._cost = EvaluationCost(found)
+        self._cost = EvaluationCost(survey)
         self._most_members = self._cost.most_members()
         dialect = dialect_of(schema)
         if dialect is None:
             self.unchecked = "nobody here knows the dialect that it declares"
         elif self._cost.always_too_much:
             self.unchecked = "checking could take too long: its subschemas multiply"
-        elif len(found.patterns) > MAX_PATTERNS:
+        elif len(survey.patterns) > MAX_PATTERNS:
             self.unchecked = f"more than {MAX_PATTERNS} patterns"
-        elif sum(map(len, found.patterns)) > MAX_PATTERN_CHARACTERS:
+        elif sum(map(len, survey.patterns)) > MAX_PATTERN_CHARACTERS:
             self.unchecked = f"patterns of more than {MAX_PATTERN_CHARACTERS} characters"
         else:
-            self._compile(dialect, found.patterns)
+            self._compile(dialect, survey.patterns)
 
     def _compile(self, dialect: Dialect, patterns: Sequence[str]) -> None:
         try:
@@ -102,10 +102,10 @@ class Validator:
 
         Empty if the arguments are valid, or if the check would take too long.
         """
-        given = arguments if isinstance(arguments, dict) else dict(arguments or {})
-        if self._is_valid_and_flat(given):
+        decoded = arguments if isinstance(arguments, dict) else dict(arguments or {})
+        if self._is_valid_and_flat(decoded):
             return []
-        measured = _measure(given)
+        measured = _measure(decoded)
         if isinstance(measured, ArgumentProblem):
             return [measured]
         if self._engine is None:
@@ -115,13 +115,13 @@ class Validator:
         if evaluations > MAX_EVALUATIONS:
             return []
         try:
-            if self._engine.is_valid(given):
+            if self._engine.is_valid(decoded):
                 return []
             small = evaluations <= _MAX_LISTED and size <= _MAX_LISTED_BYTES
-            errors = list(self._engine.iter_errors(given)) if small else _first_error(self._engine, given)
+            errors = list(self._engine.iter_errors(decoded)) if small else _first_error(self._engine, decoded)
         except (ValueError, RecursionError, OverflowError, TypeError):
             return [ArgumentProblem("", "type", "the arguments are not JSON; write plain JSON values")]
-        wording = ErrorTranslator(self._schema, given, self._hidden)
+        wording = ErrorTranslator(self._schema, decoded, self._hidden)
         problems = [
             problem
             for error in errors
@@ -130,15 +130,15 @@ class Validator:
         ]
         return sorted(dict.fromkeys(problems), key=_rank)[:MAX_PROBLEMS]
 
-    def _is_valid_and_flat(self, given: dict[str, Any]) -> bool:
+    def _is_valid_and_flat(self, arguments: dict[str, Any]) -> bool:
         """Fast path: whether an object of few scalars is valid; False if that needs the full check."""
-        if self._engine is None or len(given) > self._most_members:
+        if self._engine is None or len(arguments) > self._most_members:
             return False
-        for value in given.values():
+        for value in arguments.values():
             if isinstance(value, _NESTED):
                 return False
         try:
-            return self._engine.is_valid(given)
+            return self._engine.is_valid(arguments)
         except (ValueError, RecursionError, OverflowError, TypeError):
             return False
 
@@ -148,10 +148,10 @@ def _is_readable(pattern: str) -> bool:
 
 
 def _first_error(
-    engine: jsonschema_rs.Validator, given: dict[str, Any]
+    engine: jsonschema_rs.Validator, arguments: dict[str, Any]
 ) -> list[jsonschema_rs.ValidationError]:
     try:
-        engine.validate(given)
+        engine.validate(arguments)
     except jsonschema_rs.ValidationError as error:
         return [error]
     return []
@@ -164,10 +164,10 @@ def _rank(problem: ArgumentProblem) -> int:
     return 2 if problem.keyword in _UNKNOWN else 1
 
 
-def _measure(given: dict[str, Any]) -> tuple[list[int], int] | ArgumentProblem:
+def _measure(arguments: dict[str, Any]) -> tuple[list[int], int] | ArgumentProblem:
     """(number of values at each depth, size as JSON in bytes), or why `given` is not JSON."""
     counts = [1]
-    level: list[dict[str, Any] | list[Any] | tuple[Any, ...]] = [given]
+    level: list[dict[str, Any] | list[Any] | tuple[Any, ...]] = [arguments]
     while level:
         if len(counts) > _MAX_DEPTH:
             return ArgumentProblem(
@@ -181,10 +181,10 @@ def _measure(given: dict[str, Any]) -> tuple[list[int], int] | ArgumentProblem:
             if isinstance(item, (dict, list, tuple))
         ]
     try:
-        return counts, len(msgspec.json.encode(given))
+        return counts, len(msgspec.json.encode(arguments))
     except UnicodeEncodeError:
         hint = "a string contains half of a surrogate pair; write the whole character or leave it out"
-        return ArgumentProblem(pointer(_path_of_surrogate(given) or ()), "type", hint)
+        return ArgumentProblem(pointer(_path_of_surrogate(arguments) or ()), "type", hint)
     except (ValueError, TypeError, OverflowError):
         return counts, _MAX_LISTED_BYTES
 
@@ -216,16 +216,16 @@ def _compiled(schema: Mapping[str, Any]) -> Validator | str:
         key = sha256(msgspec.json.encode(schema, order="sorted")).digest()
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         return f"not JSON: {error}"
-    known = _cache.pop(key, None)
-    if known is None:
+    entry = _cache.pop(key, None)
+    if entry is None:
         try:
-            known = Validator(schema)
+            entry = Validator(schema)
         except ValueError as error:
-            known = str(error)
-    _cache[key] = known
+            entry = str(error)
+    _cache[key] = entry
     if len(_cache) > _CACHED:
         _cache.popitem(last=False)
-    return known
+    return entry
 
 
 def validator_for(schema: Mapping[str, Any]) -> Validator:

@@ -59,8 +59,8 @@ def shown(value: object) -> str:
 
 def choices(values: Sequence[object]) -> str:
     """The allowed values, of which at most 20 are shown."""
-    listed = ", ".join(shown(value) for value in values[:_MAX_OPTIONS])
-    return f"{listed}, … ({len(values)} in all)" if len(values) > _MAX_OPTIONS else listed
+    first_values = ", ".join(shown(value) for value in values[:_MAX_OPTIONS])
+    return f"{first_values}, … ({len(values)} in all)" if len(values) > _MAX_OPTIONS else first_values
 
 
 def value_at(root: Any, path: ValuePath) -> Any:

@@ -14,10 +14,10 @@ from workspace_server.secrets.store import LayeredSecretStore
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, Action]]:
     """The changes between two results of `LayeredSecretStore.revisions`, by key."""
-    found: list[tuple[str, Action]] = [(key, "added") for key in after.keys() - before.keys()]
-    found += [(key, "removed") for key in before.keys() - after.keys()]
-    found += [(key, "changed") for key in before.keys() & after.keys() if before[key] != after[key]]
-    return sorted(found)
+    changes: list[tuple[str, Action]] = [(key, "added") for key in after.keys() - before.keys()]
+    changes += [(key, "removed") for key in before.keys() - after.keys()]
+    changes += [(key, "changed") for key in before.keys() & after.keys() if before[key] != after[key]]
+    return sorted(changes)
 
 
 class SecretChanges:

@@ -40,8 +40,8 @@ def find_backend() -> KeyringBackend | None:
     except ImportError:
         return None
     try:
-        found: KeyringBackend | None = real_backend(keyring.get_keyring())
-        return found
+        backend: KeyringBackend | None = real_backend(keyring.get_keyring())
+        return backend
     except Exception:  # noqa: BLE001  a backend may raise anything; its text is not shown, it may quote a value
         return None
 
@@ -50,7 +50,7 @@ def real_backend(backend: Any) -> Any | None:
     """`backend` if it is a real keyring, the first real one if it is a chain of backends, else None."""
     members = getattr(backend, "backends", None)
     if type(backend).__module__ == "keyring.backends.chainer" and members is not None:
-        return next((one for one in members if real_backend(one) is not None), None)
+        return next((member for member in members if real_backend(member) is not None), None)
     kind = type(backend)
     plain = any(
         base.__module__.startswith(_UNREAL) or "plaintext" in base.__name__.lower() for base in kind.__mro__

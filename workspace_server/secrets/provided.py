@@ -47,12 +47,12 @@ class EnvironmentSecrets:
 
     def names(self) -> set[str]:
         """The variables' names without the prefix, as far as they are valid keys."""
-        found = set()
+        names = set()
         for variable, value in self._environ.items():
             key = variable.removeprefix(VARIABLE)
             if value and key != variable and _is_key(key):
-                found.add(key)
-        return found
+                names.add(key)
+        return names
 
     def place(self, key: str) -> str:
         """See `ProvidedSecrets`."""

@@ -167,10 +167,10 @@ def _unsealed(content: bytes, key: bytes) -> Entries:
     nonce, sealed = content[len(_HEADER) :][:_NONCE_BYTES], content[len(_HEADER) + _NONCE_BYTES :]
     try:
         plain = AESGCM(key).decrypt(nonce, sealed, _ASSOCIATED)
-        named = msgspec.json.decode(plain, type=dict[str, StoredSecret])
+        entries = msgspec.json.decode(plain, type=dict[str, StoredSecret])
     except (InvalidTag, ValueError):  # ValueError: too short, or not our content
         raise _DamagedFileError from None
-    return {name.removeprefix(entry_name("")): entry for name, entry in named.items()}
+    return {name.removeprefix(entry_name("")): entry for name, entry in entries.items()}
 
 
 def _encoded(entries: Entries) -> bytes:

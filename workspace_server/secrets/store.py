@@ -129,14 +129,14 @@ class LayeredSecretStore:
                 had_one = old is not None and old.in_keyring
                 self._sealed.write({**entries, key: StoredSecret(revision, value, had_one)})
                 return
-            kept = {**entries, key: StoredSecret(revision, None, True)}
+            remaining = {**entries, key: StoredSecret(revision, None, True)}
             if old is not None and old.value is not None:
                 # until the file is rewritten, its old value is in force: nothing is lost in between
                 self._keyring.set(key, value)
-                self._sealed.write(kept)
+                self._sealed.write(remaining)
                 return
             # the file first: if the disk is full, the keyring stays unchanged
-            self._sealed.write(kept)
+            self._sealed.write(remaining)
             self._keep(key, value, entries)
 
     def _keep(self, key: str, value: str, before: Mapping[str, StoredSecret]) -> None:
@@ -171,8 +171,8 @@ class LayeredSecretStore:
         aside = self._sealed.damaged()
         if not entries and aside is not None:
             raise SecretStoreError(f"the list of secrets ({aside}) is damaged; set the secrets again")
-        found = set(entries)
-        return sorted(found.union(*(place.names() for place in self._provided)))
+        keys = set(entries)
+        return sorted(keys.union(*(place.names() for place in self._provided)))
 
     def _refuse_provided(self, key: str) -> None:
         for place in self._provided:

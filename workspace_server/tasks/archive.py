@@ -224,7 +224,7 @@ class Table:
 
     def expire(self, now: float) -> list[str]:
         """Remove all ended tasks that have expired; returns their keys."""
-        gone = [key for key, one in self._entries.items() if one.running is None and one.until <= now]
+        gone = [key for key, entry in self._entries.items() if entry.running is None and entry.until <= now]
         for key in gone:
             del self._entries[key]
         return gone

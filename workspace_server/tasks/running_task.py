@@ -56,15 +56,15 @@ class RunningTask:
     @property
     def context(self) -> CallContext:
         """The context for the source, without the client's task capability: one call is one task."""
-        given = self._client_context
-        meta = {**given.meta, "progressToken": jsonrpc.raw(_TOKEN)} if self._lacks_token else given.meta
+        context = self._client_context
+        meta = {**context.meta, "progressToken": jsonrpc.raw(_TOKEN)} if self._lacks_token else context.meta
         return msgspec.structs.replace(
-            given,
+            context,
             ask=self._ask,
             is_suspended=self._is_parked,
             notify=self._notify,
-            capabilities=tasks.without_tasks(given.capabilities),
-            params={**given.params, "_meta": jsonrpc.raw(meta)},
+            capabilities=tasks.without_tasks(context.capabilities),
+            params={**context.params, "_meta": jsonrpc.raw(meta)},
         )
 
     @property

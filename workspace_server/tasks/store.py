@@ -37,10 +37,10 @@ class Store:
     def load(self, ttl_s: int) -> list[Record]:
         """All records, unordered. An unreadable record becomes a failed task that lives `ttl_s` seconds."""
         try:
-            found = [path for path in self._folder.glob("*.task") if len(path.stem) == _KEY_DIGITS]
+            paths = [path for path in self._folder.glob("*.task") if len(path.stem) == _KEY_DIGITS]
         except OSError:
             return []
-        return [self._record(path, ttl_s) for path in found]
+        return [self._record(path, ttl_s) for path in paths]
 
     def save(self, record: Record, body: bytes | None = None) -> None:
         """Store a record, and its result if that is given.

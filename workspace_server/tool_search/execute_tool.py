@@ -70,10 +70,12 @@ def _unwrap(arguments: msgspec.Raw, pointer: str) -> Unwrapped | Problem:
         return InvalidArgument(f"{pointer}/name", "type", "expected string, the name of a tool")
     if text is None or not text.strip():
         return MissingName()
-    given = _arguments_key(members)
-    inner = _object(members.get(given, msgspec.Raw(b"{}")))
+    arguments_key = _arguments_key(members)
+    inner = _object(members.get(arguments_key, msgspec.Raw(b"{}")))
     if inner is None:
-        return InvalidArgument(f"{pointer}/{given}", "type", "expected object with the arguments of the tool")
+        return InvalidArgument(
+            f"{pointer}/{arguments_key}", "type", "expected object with the arguments of the tool"
+        )
     return Unwrapped(text, inner)
 
 
@@ -119,8 +121,8 @@ def problem_result(problem: Problem, search: str = SEARCH) -> ToolResult:
 
 def not_found(name: str, nearest: Sequence[str], search: str = SEARCH) -> ToolResult:
     """The answer to an unknown name; `nearest` are up to five similar callable names."""
-    shown = name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 1]}…"
-    message = f"Tool not found: {shown}. Use {search} to discover available tools."
+    shortened = name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 1]}…"
+    message = f"Tool not found: {shortened}. Use {search} to discover available tools."
     step = "search for what the tool should do"
     if nearest:
         message += f" Near matches: {', '.join(nearest)}"

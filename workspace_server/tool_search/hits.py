@@ -27,13 +27,13 @@ class Hit:
 
     def as_dict(self) -> dict[str, Any]:
         """The hit as JSON; `keywords` only if there are any."""
-        shown: dict[str, Any] = {
+        members: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
             "score": self.score,
             "inputSchema": self.input_schema,
         }
-        return {**shown, "keywords": list(self.keywords)} if self.keywords else shown
+        return {**members, "keywords": list(self.keywords)} if self.keywords else members
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ def merge(own: Sequence[Hit], remote: Sequence[Hit], max_results: int) -> Found:
         remote: hits of other servers under their offered names, callable ones only.
         max_results: how many to show.
     """
-    known = {hit.name for hit in own}
+    own_names = {hit.name for hit in own}
     more: dict[str, Hit] = {}
     for hit in sorted(remote, key=_rank):
-        if hit.name not in known:
+        if hit.name not in own_names:
             more.setdefault(hit.name, hit)
     merged = sorted([*own, *more.values()], key=_rank)
     return Found(tuple(merged[:max_results]), len(merged))
@@ -78,8 +78,8 @@ def read_hits(result: Mapping[str, Any], rename: Callable[[str], str]) -> list[H
     """
     if result.get("isError") is True:
         return []
-    found = _listed(result.get("structuredContent")) or _in_text(result.get("content"))
-    return [hit for one in found[:MAX_RESULTS] if (hit := _read(one, rename)) is not None]
+    entries = _listed(result.get("structuredContent")) or _in_text(result.get("content"))
+    return [hit for entry in entries[:MAX_RESULTS] if (hit := _read(entry, rename)) is not None]
 
 
 def _listed(value: object) -> list[Any]:
@@ -97,15 +97,15 @@ def _in_text(content: object) -> list[Any]:
         return []  # text instead of hits: nothing was found
 
 
-def _read(one: object, rename: Callable[[str], str]) -> Hit | None:
-    if not isinstance(one, Mapping) or not isinstance(name := one.get("name"), str) or not name:
+def _read(entry: object, rename: Callable[[str], str]) -> Hit | None:
+    if not isinstance(entry, Mapping) or not isinstance(name := entry.get("name"), str) or not name:
         return None
-    description, schema = one.get("description"), one.get("inputSchema", one.get("input_schema"))
-    keywords = one.get("keywords")
+    description, schema = entry.get("description"), entry.get("inputSchema", entry.get("input_schema"))
+    keywords = entry.get("keywords")
     return Hit(
         rename(name),
         clean_text(description) if isinstance(description, str) else "",
-        _score(one.get("score")),
+        _score(entry.get("score")),
         schema if isinstance(schema, Mapping) else _ANY_OBJECT,
         tuple(clean_text(word) for word in keywords if isinstance(word, str))
         if isinstance(keywords, list)

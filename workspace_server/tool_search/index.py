@@ -110,18 +110,20 @@ class Index:
 
     def _tiers(self, word: str) -> Mapping[float, list[Sequence[int]]]:
         """The tools at each tier; a tool appears once for each of its words that reaches the tier."""
-        found: defaultdict[float, list[Sequence[int]]] = defaultdict(list)
+        tools_by_score: defaultdict[float, list[Sequence[int]]] = defaultdict(list)
         for name, users in self._names.containing(word):
-            found[scoring.NAME_BEGINS if name.startswith(word) else scoring.NAME_CONTAINS].append(users)
+            tools_by_score[scoring.NAME_BEGINS if name.startswith(word) else scoring.NAME_CONTAINS].append(
+                users
+            )
         for token, users in self._tokens.containing(word):
             if token.startswith(word):
-                found[scoring.TOKEN_EQUALS if token == word else scoring.TOKEN_BEGINS].append(users)
+                tools_by_score[scoring.TOKEN_EQUALS if token == word else scoring.TOKEN_BEGINS].append(users)
         for tag, users in self._keyword_words.containing(word):
-            found[scoring.KEYWORD_EQUALS if tag == word else scoring.KEYWORD_CONTAINS].append(users)
+            tools_by_score[scoring.KEYWORD_EQUALS if tag == word else scoring.KEYWORD_CONTAINS].append(users)
         for text, users in self._described.containing(word):
             whole = text.strip(scoring.PUNCTUATION) == word
-            found[scoring.DESCRIPTION_WORD if whole else scoring.DESCRIPTION_CONTAINS].append(users)
-        return found
+            tools_by_score[scoring.DESCRIPTION_WORD if whole else scoring.DESCRIPTION_CONTAINS].append(users)
+        return tools_by_score
 
     def _near(self, word: str) -> dict[int, float]:
         """The tools with a name or keyword that is similar to the word, allowing typing errors."""

@@ -110,8 +110,11 @@ def word_score(word: str, tool: ToolTexts) -> float:
             (NAME_BEGINS, tool.name.startswith(word)),
             (TOKEN_BEGINS, any(part.startswith(word) for part in parts)),
             (NAME_CONTAINS, word in tool.name),
-            (KEYWORD_CONTAINS, any(word in one for one in tagged)),
-            (DESCRIPTION_WORD, any(one.strip(PUNCTUATION) == word for one in described)),
+            (KEYWORD_CONTAINS, any(word in keyword for keyword in tagged)),
+            (
+                DESCRIPTION_WORD,
+                any(described_word.strip(PUNCTUATION) == word for described_word in described),
+            ),
             (DESCRIPTION_CONTAINS, word in tool.description),
         ]
     reached = max(tier for tier, holds in [*tiers, (0.0, True)] if holds)
@@ -141,18 +144,18 @@ def max_errors(longer: int) -> int:
     return (2 * longer - 1) // 5
 
 
-def distance(one: str, other: str) -> int:
+def distance(word: str, other: str) -> int:
     """The edit distance of two words: inserts, deletes, replacements, and swaps of two neighbours.
 
     No part is edited twice (optimal string alignment distance).
     """
     before: list[int] = []
     last = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
+    for i, a in enumerate(word, 1):
         row = [i]
         for j, b in enumerate(other, 1):
             steps = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+            if i > 1 and j > 1 and a == other[j - 2] and b == word[i - 2]:
                 steps = min(steps, before[j - 2] + 1)
             row.append(steps)
         before, last = last, row

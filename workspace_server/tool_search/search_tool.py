@@ -81,8 +81,8 @@ def find(index: Index, query: Query, max_results: int, remote: Sequence[Hit] = (
     """The best hits of a query among the indexed tools and the hits of other servers."""
     ranked = index.rank(query)
     if remote:
-        return merge([_hit(*one) for one in ranked], remote, max_results)
-    return Found(tuple(_hit(*one) for one in ranked[:max_results]), len(ranked))
+        return merge([_hit(*ranked_tool) for ranked_tool in ranked], remote, max_results)
+    return Found(tuple(_hit(*ranked_tool) for ranked_tool in ranked[:max_results]), len(ranked))
 
 
 def _hit(tool: Searchable, score: float) -> Hit:

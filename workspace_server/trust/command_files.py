@@ -73,31 +73,31 @@ class CommandFileReader:
         if change_detector is not None and command:
             for place in _places(command[0], path):
                 change_detector.add_path(place)
-        named = CommandFiles(program, refused=dict.fromkeys(data, NO_OPTION))
+        command_files = CommandFiles(program, refused=dict.fromkeys(data, NO_OPTION))
         stores = data_arguments(command)
         for position, written in enumerate([program or "", *command[1:]]):
             store = stores.get(position)
-            is_data = store is not None and self._note_data(store, cwd, data, named)
+            is_data = store is not None and self._note_data(store, cwd, data, command_files)
             # a data file's path is watched although its content is not compared: it may become executable
             for candidate in _candidates(written):
                 if change_detector is not None:
                     change_detector.add_path(os.path.join(cwd, candidate))
                     change_detector.add_path(os.path.dirname(os.path.join(cwd, candidate)))  # may be a link
                 if not is_data or candidate != store:
-                    self._add(candidate, cwd, named)
-        return named
+                    self._add(candidate, cwd, command_files)
+        return command_files
 
-    def _note_data(self, path: str, cwd: str, data: Collection[str], named: CommandFiles) -> bool:
+    def _note_data(self, path: str, cwd: str, data: Collection[str], command_files: CommandFiles) -> bool:
         """Note a file that may be data; returns whether it is exempt."""
         reason = why_not_data(path, cwd, self._root)
         if reason is not None:
-            if path in named.refused:
-                named.refused[path] = reason
+            if path in command_files.refused:
+                command_files.refused[path] = reason
             return False
-        named.refused.pop(path, None)
-        found = named.data if path in data else named.may_be_data
-        if path not in found:
-            found.append(path)
+        command_files.refused.pop(path, None)
+        paths = command_files.data if path in data else command_files.may_be_data
+        if path not in paths:
+            paths.append(path)
         return path in data
 
     def is_file(self, argument: str, cwd: str) -> bool:
@@ -107,7 +107,7 @@ class CommandFileReader:
         except (OSError, ValueError):
             return False
 
-    def _add(self, candidate: str, cwd: str, named: CommandFiles) -> None:
+    def _add(self, candidate: str, cwd: str, command_files: CommandFiles) -> None:
         path = os.path.join(cwd, candidate)  # `..` must stay: it may follow a link
         try:
             status = os.stat(path)
@@ -119,16 +119,16 @@ class CommandFileReader:
         inside = self._is_inside(real)
         if not (inside or self._is_inside(os.path.normpath(path))):
             return
-        shown = os.path.relpath(real, self._root) if inside else real
-        named.facts[candidate] = shown
+        place_text = os.path.relpath(real, self._root) if inside else real
+        command_files.facts[candidate] = place_text
         if not inside:
             return
-        name = file_name(shown, executable=bool(status.st_mode & 0o111))
-        content = self._content(real, status, MAX_KEPT - sum(map(len, named.files.values())))
+        name = file_name(place_text, executable=bool(status.st_mode & 0o111))
+        content = self._content(real, status, MAX_KEPT - sum(map(len, command_files.files.values())))
         if isinstance(content, bytes):
-            named.files[name] = content
+            command_files.files[name] = content
         else:
-            named.facts[name.replace("\0", " ")] = content
+            command_files.facts[name.replace("\0", " ")] = content
 
     def _is_inside(self, path: str) -> bool:
         return Path(path).is_relative_to(self._root)
@@ -136,13 +136,13 @@ class CommandFileReader:
     def _content(self, path: str, status: os.stat_result, room: int) -> bytes | str:
         # the room depends on this command only, not on what was read before, so digests are stable
         place, stamp = (path, status.st_size <= room), file_identity(status)
-        known = self._known.get(place)
-        if known is None or known[0] != stamp:
+        content = self._known.get(place)
+        if content is None or content[0] != stamp:
             now = time.time_ns()
-            known = _read(path, stamp, room)
-            if is_settled(known[0], now):
-                self._known[place] = known
-        return known[1]
+            content = _read(path, stamp, room)
+            if is_settled(content[0], now):
+                self._known[place] = content
+        return content[1]
 
 
 def _candidates(argument: str) -> dict[str, None]:

@@ -37,16 +37,16 @@ def data_arguments(command: Sequence[str]) -> Mapping[int, str]:
     after the server, because many launchers (npx, electron, ipython) skip an option that they do not know and
     run the word after it.
     """
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for at in range(1, len(command)):
         option, equals, value = command[at].partition("=")
         if not _names_store(option):
             continue
         if equals:
-            found[at] = value
+            reasons[at] = value
         elif command[at + 1 : at + 2] and _goes_to_server(command[:at]):
-            found[at + 1] = command[at + 1]
-    return {at: path for at, path in found.items() if path and not path.startswith("-")}
+            reasons[at + 1] = command[at + 1]
+    return {at: path for at, path in reasons.items() if path and not path.startswith("-")}
 
 
 def why_not_data(path: str, cwd: str, root: str) -> str | None:

@@ -66,9 +66,9 @@ def changed_data(recorded: RecordedItem | None, item: TrustItem) -> tuple[str, .
 
 
 def _state_of(path: str, facts: Mapping[str, Any], files: Mapping[str, RecordedFile]) -> tuple[object, ...]:
-    named = facts.get("files", {})
-    shown = named.get(path)
-    return shown, named.get(shown), files.get(shown)
+    digests = facts.get("files", {})
+    digest = digests.get(path)
+    return digest, digests.get(digest), files.get(digest)
 
 
 def fact_lines(facts: Any, name: str = "") -> Iterator[str]:
@@ -77,8 +77,8 @@ def fact_lines(facts: Any, name: str = "") -> Iterator[str]:
         for key in sorted(facts, key=str):
             yield from fact_lines(facts[key], f"{name}.{key}" if name else str(key))
     elif isinstance(facts, list | tuple) and facts:
-        for place, one in enumerate(facts):
-            yield from fact_lines(one, f"{name}[{place}]")
+        for place, fact in enumerate(facts):
+            yield from fact_lines(fact, f"{name}[{place}]")
     else:
         yield f"{name} = {shortened(json.dumps(facts, ensure_ascii=False, default=str))}"
 
@@ -135,7 +135,7 @@ def _fit(lines: Sequence[str]) -> list[str]:
 
 
 def _fit_line(line: str) -> str:
-    shown = printable(line, width=MAX_WIDTH)
+    line_text = printable(line, width=MAX_WIDTH)
     if len(line) <= MAX_WIDTH:
-        return shown
-    return f"{shown} sha256 {hashlib.sha256(line.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+        return line_text
+    return f"{line_text} sha256 {hashlib.sha256(line.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

@@ -65,11 +65,12 @@ class TrustItemFactory:
             change_detector: receives the paths that the items depend on.
             data: the files that the user marked as data.
         """
-        servers = [one for one in configuration.stdio if _counts(one)]
+        servers = [server for server in configuration.stdio if _counts(server)]
         items = [
-            self.stdio(one, path, change_detector, data.get(stdio_key(one.namespace), ())) for one in servers
+            self.stdio(server, path, change_detector, data.get(stdio_key(server.namespace), ()))
+            for server in servers
         ]
-        items += [self.remote(one) for one in configuration.remote if _counts(one)]
+        items += [self.remote(server) for server in configuration.remote if _counts(server)]
         settings = self.settings(configuration)
         return items if settings is None else [*items, settings]
 
@@ -87,7 +88,7 @@ class TrustItemFactory:
         cwd = server.cwd or str(self._root)
         raw = server.raw or {"command": list(server.command), "env": dict(server.env)}
         data = dict.fromkeys((*server.data, *marked))
-        named = self._reader.named(server.command, cwd, path, change_detector, data)
+        command_files = self._reader.named(server.command, cwd, path, change_detector, data)
         written = redacted(raw, lambda argument: self._reader.is_file(argument, cwd))
         facts = {
             "from": self._relative(server.origin),
@@ -95,21 +96,26 @@ class TrustItemFactory:
             "env": _environment(server.env, raw.get("env")),
             "env files": {name: hashed(content) for name, content in server.files.items()},
             "cwd": os.path.relpath(cwd, self._root),
-            "program": named.program,
-            "files": named.facts,
+            "program": command_files.program,
+            "files": command_files.facts,
             # only if there are any: items without data keep the digests of earlier versions
-            **({DATA: sorted(named.data)} if named.data else {}),
+            **({DATA: sorted(command_files.data)} if command_files.data else {}),
         }
         words = _command_words(written) or ["(nothing)"]
         title = f"stdio server {server.namespace}: {shortened(shlex.join(words))}"
         refused = {
             path: reason
-            for path, reason in named.refused.items()
+            for path, reason in command_files.refused.items()
             if path in server.data or reason != NO_OPTION  # a mark may outlive its argument
         }
         return self._item(
             TrustItem(
-                stdio_key(server.namespace), title, facts, named.files, tuple(named.may_be_data), refused
+                stdio_key(server.namespace),
+                title,
+                facts,
+                command_files.files,
+                tuple(command_files.may_be_data),
+                refused,
             )
         )
 
@@ -140,9 +146,9 @@ class TrustItemFactory:
         return self._item(item) if parts else None
 
     def _item(self, item: TrustItem) -> TrustItem:
-        made = self._made.get(item.key)
-        if made == item:  # keeps its digest
-            return made
+        item_made = self._made.get(item.key)
+        if item_made == item:  # keeps its digest
+            return item_made
         self._made[item.key] = item
         return item
 

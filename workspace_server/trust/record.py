@@ -48,8 +48,8 @@ class RecordedItem:
     @property
     def data(self) -> tuple[str, ...]:
         """The files of the command that were trusted to change, as the command writes them."""
-        found = self.facts.get(DATA)
-        return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+        data = self.facts.get(DATA)
+        return tuple(entry for entry in data if isinstance(entry, str)) if isinstance(data, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,12 @@ def encode(record: TrustRecord) -> bytes:
     folder = {"path": record.folder.path, "device": record.folder.device, "inode": record.folder.inode}
     items = {
         key: {
-            "digest": one.digest,
-            "title": one.title,
-            "facts": one.facts,
-            "files": {name: _file_as_json(file) for name, file in one.files.items()},
+            "digest": item.digest,
+            "title": item.title,
+            "facts": item.facts,
+            "files": {name: _file_as_json(file) for name, file in item.files.items()},
         }
-        for key, one in record.items.items()
+        for key, item in record.items.items()
     }
     whole = {"version": VERSION, "folder": folder, "items": items}
     return json.dumps(whole, ensure_ascii=True, indent=1, sort_keys=True, default=str).encode("ascii")
@@ -135,7 +135,7 @@ def decode(raw: bytes) -> TrustRecord:
             _is(str, folder["path"]), _is(int, folder["device"]), _is(int, folder["inode"])
         )
         items = _is(dict, whole["items"])
-        return TrustRecord(identity, {key: _item(one) for key, one in items.items()})
+        return TrustRecord(identity, {key: _item(member) for key, member in items.items()})
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InvalidRecordError(f"the file is damaged ({type(error).__name__})") from None
 
@@ -143,11 +143,11 @@ def decode(raw: bytes) -> TrustRecord:
 def _item(value: Any) -> RecordedItem:
     files = {
         name: RecordedFile(
-            _is(int, one["size"]),
-            _is(str, one["sha256"]),
-            None if one.get("text") is None else _is(str, one["text"]),
+            _is(int, member["size"]),
+            _is(str, member["sha256"]),
+            None if member.get("text") is None else _is(str, member["text"]),
         )
-        for name, one in _is(dict, value["files"]).items()
+        for name, member in _is(dict, value["files"]).items()
     }
     return RecordedItem(_is(str, value["digest"]), _is(str, value["title"]), _is(dict, value["facts"]), files)
 

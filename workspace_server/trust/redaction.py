@@ -43,16 +43,16 @@ def redacted(written: Mapping[str, Any], is_file: IsFile) -> dict[str, Any]:
 
 def redacted_arguments(arguments: Sequence[Any], is_file: IsFile) -> list[Any]:
     """A command with the values of `--token`, `API_KEY=` and the like hashed, if they can only be secrets."""
-    shown: list[Any] = []
+    shown_arguments: list[Any] = []
     after_flag = False
-    for one in arguments:
-        if not isinstance(one, str):
-            shown.append(_hidden(one) if isinstance(one, Mapping | list) else one)
+    for argument in arguments:
+        if not isinstance(argument, str):
+            shown_arguments.append(_hidden(argument) if isinstance(argument, Mapping | list) else argument)
             after_flag = False
             continue
-        shown.append(_argument(one, after_flag, is_file))
-        after_flag = _SECRET_FLAG.fullmatch(one) is not None
-    return shown
+        shown_arguments.append(_argument(argument, after_flag, is_file))
+        after_flag = _SECRET_FLAG.fullmatch(argument) is not None
+    return shown_arguments
 
 
 def redacted_url(url: str) -> str:
@@ -97,9 +97,9 @@ def _member(key: str, value: Any, is_file: IsFile, depth: int = 0) -> Any:
     if name in _ARGUMENTS and isinstance(value, list | tuple):
         return redacted_arguments(value, is_file)
     if isinstance(value, Mapping):
-        return {str(inner): _member(inner, one, is_file, depth + 1) for inner, one in value.items()}
+        return {str(inner): _member(inner, member, is_file, depth + 1) for inner, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_member(key, one, is_file, depth + 1) for one in value]
+        return [_member(key, entry, is_file, depth + 1) for entry in value]
     return value
 
 
@@ -107,9 +107,9 @@ def _hidden(value: Any, depth: int = 0) -> Any:
     if depth == _MAX_DEPTH:
         return _TOO_DEEP
     if isinstance(value, Mapping):
-        return {str(key): _hidden(one, depth + 1) for key, one in value.items()}
+        return {str(key): _hidden(member, depth + 1) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_hidden(one, depth + 1) for one in value]
+        return [_hidden(entry, depth + 1) for entry in value]
     return hashed(value if isinstance(value, str) else f"{type(value).__name__} {value}")
 
 

@@ -90,8 +90,8 @@ class TrustStore:
 
     def paths(self, root: Path) -> tuple[str, ...]:
         """The paths that verdicts and issues depend on: the workspace's folder, the store, and the record."""
-        known = self._identities.get(str(root))
-        record = () if known is None else (str(self._folder / _name(known.path)),)
+        identity = self._identities.get(str(root))
+        record = () if identity is None else (str(self._folder / _name(identity.path)),)
         return (str(root), str(self._folder.parent), str(self._folder), *record)
 
     def state(self, root: Path) -> tuple[int | None, ...]:
@@ -119,14 +119,17 @@ class TrustStore:
             names = sorted(name for name in os.listdir(self._folder) if name.endswith(".json"))
         except OSError:
             return []
-        found = []
+        workspaces = []
         for name in names:
             record = self._load(self._folder / name)
             if isinstance(record, TrustRecord):
-                found.append(TrustedWorkspace(record.folder.path))
+                workspaces.append(TrustedWorkspace(record.folder.path))
             else:
-                found.append(TrustedWorkspace(None, f"{record.message}; {record.next_step}"))
-        return sorted(found, key=lambda one: (one.path is None, one.path or "", one.problem or ""))
+                workspaces.append(TrustedWorkspace(None, f"{record.message}; {record.next_step}"))
+        return sorted(
+            workspaces,
+            key=lambda workspace: (workspace.path is None, workspace.path or "", workspace.problem or ""),
+        )
 
     def trust(self, root: Path, items: Sequence[TrustItem], keep: Collection[str] = ()) -> None:
         """Trust exactly these items of this workspace, in place of those trusted before.
@@ -194,10 +197,10 @@ class TrustStore:
     def _identity(self, root: Path) -> FolderIdentity:
         """As `_identify`, but resolves the path again only if it leads to another folder."""
         status = root.stat()
-        known = self._identities.get(str(root))
-        if known is None or (known.device, known.inode) != (status.st_dev, status.st_ino):
-            known = self._identities[str(root)] = _identify(root)
-        return known
+        identity = self._identities.get(str(root))
+        if identity is None or (identity.device, identity.inode) != (status.st_dev, status.st_ino):
+            identity = self._identities[str(root)] = _identify(root)
+        return identity
 
     def _fetch(self, folder: FolderIdentity) -> TrustRecord | TrustStoreError | None:
         path = self._folder / _name(folder.path)

@@ -6,7 +6,9 @@ Checks the files for every request. A source whose entry did not change is kept.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,6 @@ from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.features import parts
 from workspace_server.files.change_detection import ChangeDetector
-from workspace_server.files.check_rest import CheckRest
 from workspace_server.files.single_flight import SingleFlight
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
@@ -275,3 +276,49 @@ def _needs_shell(configuration: Configuration) -> bool:
         entry.enabled and (entry.token_env or entry.defaulted) for entry in configuration.remote
     )
     return unresolved or needs_variables or any(entry.enabled for entry in configuration.stdio)
+
+
+# A project that nobody trusts yet can bring thousands of tool folders. Whatever it brings, its checks take at
+# most a tenth of the time.
+
+BRIEF_S: Final = 0.05
+"""Processor time up to which a check never rests, so that a change takes effect with the next request. The
+check of a hundred tool folders takes a tenth of it."""
+REST: Final = 9
+"""How many times as long as it took a longer check rests."""
+
+
+class CheckRest:
+    """When a check may be left out. Used by one thread at a time, but for `end`.
+
+    Args:
+        clock: monotonic seconds.
+        processor_s: the processor time of this thread in seconds: a busy machine makes no check long.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        processor_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._clock = clock
+        self._processor_s = processor_s
+        self._until = 0.0
+        self._decisions: Hashable = None
+
+    def holds(self, decisions: Hashable) -> bool:
+        """Whether the check may be left out now; not if `decisions`, those of the user, have changed."""
+        has_decided, self._decisions = decisions != self._decisions, decisions
+        return not has_decided and self._clock() < self._until
+
+    def end(self) -> None:
+        """Have the next check made."""
+        self._until = 0.0
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Make a check."""
+        began = self._processor_s()
+        yield
+        took = self._processor_s() - began
+        self._until = self._clock() + REST * took if took > BRIEF_S else 0.0

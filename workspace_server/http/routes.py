@@ -6,6 +6,7 @@ quickest way that it allows (`calls/ways.py`).
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -21,13 +22,14 @@ from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
 from lm_tools_bridge.protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
+from workspace_server.calls.gates.pending_approvals import PendingApprovals
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.kept_meta_tools import KeptMetaTools
 from workspace_server.http import listen
 from workspace_server.http.admission import knows_secret
 from workspace_server.http.connections import Connections
 from workspace_server.http.head_reader import ManagerHead
-from workspace_server.http.lifeline import hold_lifeline
+from workspace_server.http.listen import wait
 from workspace_server.http.repeated_calls import RepeatedCalls
 from workspace_server.http.request import HttpRequest, trim_fields
 from workspace_server.http.response_stream import Stream
@@ -35,6 +37,7 @@ from workspace_server.lifetime import Lifetime
 from workspace_server.methods.inspection import inspection
 from workspace_server.methods.paging import PAGE_SIZE
 from workspace_server.methods.table import Answer, Methods
+from workspace_server.tasks.ended_tasks import EndedTasks
 
 KEEP_ALIVE_S: Final = 15.0
 _LISTS: Final = "lists"
@@ -271,3 +274,36 @@ def make_connections(
 ) -> Connections:
     """The connections that serve a workspace; `keep_alive_s` is the time between comments on idle streams."""
     return Connections(launch.secret, Server(launch, version, calls, life, keep_alive_s).serve)
+
+
+MIN_INTERVAL_S: Final = 0.05
+"""Shortest time between notifications: each has all calls that wait, or as many tasks as have ended."""
+
+
+async def hold_lifeline(
+    life: Lifetime, stream: Stream, pending: PendingApprovals, ended_tasks: EndedTasks, keep_alive_s: float
+) -> None:
+    """Serve a lifeline until the server stops, or its manager is gone (then this is cancelled).
+
+    Args:
+        pending: the calls that wait. With the manager, those end whose clients had sessions at it.
+        ended_tasks: the tasks to report.
+    """
+    wake = asyncio.Event()
+    ends = [life.on_stop(wake.set), pending.listen(wake.set), ended_tasks.listen(wake.set)]
+    reported_changes = 0
+    try:
+        while not life.stopping:
+            if pending.changes == reported_changes and not ended_tasks:
+                await wait(wake, stream, keep_alive_s)
+                continue
+            if pending.changes != reported_changes:
+                reported_changes = pending.changes
+                await stream.notify(names.APPROVALS, {"approvals": pending.as_json()})
+            await ended_tasks.report(stream.notify)
+            await asyncio.sleep(MIN_INTERVAL_S)
+        await ended_tasks.report(stream.notify)
+    finally:
+        for end in ends:
+            end()
+        pending.withdraw_sessions()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workspace_server.files.check_rest import BRIEF_S, REST, CheckRest
+from workspace_server.catalog.active_sources import BRIEF_S, REST, CheckRest
 
 
 class Machine:

@@ -9,13 +9,16 @@ changes (a change to `ready` refreshes stale lists), and `list_changed` and `res
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal.source_states import STARTING
 from lm_tools_bridge.protocol.issues import Issue
@@ -32,7 +35,6 @@ from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S, Server
 from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.settings import SourceSettings
-from workspace_server.sources.mcp.start_progress import told_of_start
 from workspace_server.tool import CallOutcome, SourceOfferings, Tool
 
 _ALIVE: Final = frozenset({"ready", "idle", *STARTING})
@@ -319,3 +321,37 @@ def _outcome_word(outcome: CallOutcome | None) -> str:
     if outcome is None:
         return "cancelled"
     return outcome.reason.word if isinstance(outcome, Refusal) else "answered"
+
+
+PROGRESS_S: Final = 2.0
+"""Seconds between two notifications."""
+PROGRESS_STEP: Final = 0.001
+"""So little that the progress of the tool itself, which follows, is more."""
+
+
+@asynccontextmanager
+async def told_of_start(context: CallContext, source: str) -> AsyncIterator[asyncio.Task[None] | None]:
+    """Tell a caller that the source is starting, until the task is cancelled or the block is left."""
+    if "progressToken" not in context.meta:
+        yield None
+        return
+    telling = asyncio.create_task(_tell(context, source), name=f"progress-{source}")
+    try:
+        yield telling
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+async def _tell(context: CallContext, source: str) -> None:
+    began, count = time.monotonic(), 0
+    while True:
+        await asyncio.sleep(PROGRESS_S)
+        count += 1
+        message = f"waiting for {source} to start ({time.monotonic() - began:.0f} s)"
+        params = {
+            "progressToken": context.meta["progressToken"],
+            "progress": count * PROGRESS_STEP,
+            "message": message,
+        }
+        await context.notify(names.PROGRESS, params)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,13 +17,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from lm_tools_bridge.machine.files.git_worktrees import copies_in
+from lm_tools_bridge.machine.files.git_worktrees import copies_in, is_copy
 from workspace_server.garbage_pause import garbage_pause
 from workspace_server.sources.builtin.files.listing import MAX_KEPT_FILES, Listings
-from workspace_server.sources.builtin.files.patterns import query_filters
+from workspace_server.sources.builtin.files.patterns import (
+    PathFilter,
+    compile_filter,
+    fixed_parts,
+    query_filters,
+)
 from workspace_server.sources.builtin.files.segments import SegmentFilter
 from workspace_server.sources.builtin.files.tree import Tree
-from workspace_server.sources.builtin.files.worktrees import by_worktree
 from workspace_server.sources.builtin.search import fallback, ripgrep
 from workspace_server.sources.builtin.search.batches import Batch, Batches
 from workspace_server.sources.builtin.search.query import (
@@ -299,3 +303,34 @@ def _scopes(
         if folder in filters
         for place, path_filter in by_worktree(folder, filters[folder])
     ]
+
+
+def by_worktree(folder: Folder, wanted: PathFilter) -> Iterator[tuple[Folder, PathFilter]]:
+    """The trees to search for a filter, each with its own filter: the folder, and worktrees that it names.
+
+    Blocks.
+    """
+    names_by_folder: dict[Path, list[str]] = {}
+    for glob in wanted.globs:
+        root, rest = _innermost(folder.path, glob)
+        if rest:  # the root itself is no file
+            names_by_folder.setdefault(root, []).append(rest)
+    for root, globs in names_by_folder.items():
+        if root == folder.path:
+            yield folder, wanted if len(globs) == len(wanted.globs) else compile_filter(globs)
+        else:
+            yield Folder(root.name, root), compile_filter(globs)
+
+
+def _innermost(folder: Path, glob: str) -> tuple[Path, str]:
+    """The innermost worktree that the fixed part of a glob leads into, and the rest of the glob in it.
+
+    The folder itself and the whole glob if there is none.
+    """
+    parts, fixed = glob.split("/"), fixed_parts(glob)
+    for count in range(len(fixed), 0, -1):
+        place = folder.joinpath(*fixed[:count])
+        is_candidate = os.path.isfile(place / ".git")  # noqa: PTH113  the path's method fails for long names
+        if is_candidate and is_copy(place):
+            return Path(os.path.realpath(place)), "/".join(parts[count:])
+    return folder, glob

@@ -25,7 +25,6 @@ from lm_tools_bridge.protocol import jsonrpc
 from workspace_server import log
 from workspace_server.sources.mcp.remote.addresses import AddressRefused, Origin, parse_origin
 from workspace_server.sources.mcp.remote.authorization import Authorization, CredentialsMissing
-from workspace_server.sources.mcp.remote.breaker import retry_after
 from workspace_server.sources.mcp.remote.failures import (
     HttpFailure,
     SentRequest,
@@ -44,6 +43,7 @@ from workspace_server.sources.mcp.remote.network import (
     tls,
     why,
 )
+from workspace_server.sources.mcp.remote.retry_policy import retry_after
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
 MAX_ERROR_BODY: Final = 64 * 1024

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from workspace_server.sources.mcp.remote.breaker import Breaker, retry_after
+from workspace_server.sources.mcp.remote.retry_policy import Breaker, retry_after
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ import pytest
 
 from support.servers.mcp_sources.stdio_servers import stdio_source
 from workspace_server.call_context import CallContext
-from workspace_server.sources.mcp import start_progress
+from workspace_server.sources.mcp import source as mcp_source
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
 
 IMPATIENT = Timeouts(start_s=0.6, longest_start_s=8.0, write_s=5.0, polite_s=0.5, term_s=0.5)
@@ -97,7 +97,7 @@ async def test_status_tells_how_long_a_start_takes(tmp_path: Path) -> None:
 async def test_a_call_that_waits_for_a_start_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_progress, "PROGRESS_S", 0.2)
+    monkeypatch.setattr(mcp_source, "PROGRESS_S", 0.2)
     told: list[Any] = []
 
     async def notify(method: str, params: Any) -> None:

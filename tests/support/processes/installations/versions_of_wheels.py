@@ -25,7 +25,7 @@ def old_wheel(folder: Path) -> Path:
     shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     _replace(sources / "manager" / "__init__.py", manager.__version__, OLD)
     _replace(
-        sources / "manager" / "routing" / "remote" / "greeting.py",
+        sources / "lm_tools_bridge" / "remote_hosts" / "tunnel" / "greeting.py",
         "PROTOCOL: Final = 1",
         "PROTOCOL: Final = 0",
     )

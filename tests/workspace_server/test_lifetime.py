@@ -111,16 +111,17 @@ async def test_files_planted_in_the_workspace_are_not_imported(root: Path, tmp_p
     canaries = []
     for module in (
         "manager/__init__",
+        "lm_tools_bridge/__init__",
         "lm_tools_bridge/protocol/__init__",
         "msgspec",
         "sitecustomize",
         "usercustomize",
         "aiohttp",
     ):
-        canary = tmp_path / f"ran-{module.partition('/')[0]}"
+        canary = tmp_path / f"ran-{module.replace('/', '-')}"
         canaries.append(canary)
         planted = root / f"{module}.py"
-        planted.parent.mkdir(exist_ok=True)
+        planted.parent.mkdir(parents=True, exist_ok=True)
         planted.write_text(CANARY.format(path=str(canary)))
     async with workspace_process(root, cwd=root) as running, ClientSession() as session:
         caller = Caller(session, running.url())

@@ -107,9 +107,7 @@ async def test_the_model_sees_all_of_a_result_whichever_part_says_it(workplace: 
     assert read.last_result.count(NONCE) == 1
 
 
-@pytest.mark.parametrize(
-    "workplace", ["claude-code", "codex", "qwen-code", "cline", "continue"], indirect=True
-)
+@pytest.mark.parametrize("workplace", ["claude-code", "codex", "qwen-code", "cline"], indirect=True)
 async def test_an_agent_that_does_not_wait_can_call_tools_of_a_starting_server(workplace: Workplace) -> None:
     """It has the built-in tools at once, and a tool that waits for the others."""
     workplace.add_server(SLOW_S)
@@ -134,7 +132,9 @@ async def test_tools_of_a_server_that_started_late_join_the_list(workplace: Work
     assert TEXT in model.requests[-1].last_result
 
 
-@pytest.mark.parametrize("workplace", ["gemini-cli", "opencode", "copilot-cli", "kilo"], indirect=True)
+@pytest.mark.parametrize(
+    "workplace", ["gemini-cli", "opencode", "copilot-cli", "kilo", "continue"], indirect=True
+)
 async def test_an_agent_that_waits_has_all_tools_in_its_first_request(workplace: Workplace) -> None:
     workplace.add_server(SLOW_S)
     model = await workplace.work(script(workplace.calls("demo__text", text=TEXT)))

@@ -170,10 +170,17 @@ def confirm(question: str, change: str, *, step: str = "repeat it with --yes", p
         piped: whether the answer may also come from a pipe.
 
     Raises:
-        Failure: `not_confirmed`, with `--json` or without a terminal, because nobody can be asked.
+        Failure: `not_confirmed`, with `--json` or without a terminal, because nobody can be asked, or where
+            the pipe has no answer.
     """
     _require_person(change, step, piped=piped)
-    return click.confirm(question)
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo()  # ends the line of the question
+        raise Failure(f"{change}, and nobody answered", step, reason="not_confirmed") from None
 
 
 def choose(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lm_tools_bridge.machine.files.private_folder import remove
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.uninstall.inventory import Group, groups, own_files, remains
 from manager.cli.lifecycle.stop import stop
@@ -76,7 +76,7 @@ def uninstall(yes: bool, with_secrets: bool, as_json: bool) -> None:
 def _wants_service(plan: Plan, *, yes: bool) -> bool:
     say("service (starts the manager at login):")
     show(plan)
-    return yes or click.confirm("Remove the service?")
+    return yes or _confirm("Remove the service?")
 
 
 def _client_entries(paths: Paths) -> ClientEntries | None:
@@ -93,7 +93,7 @@ def _wants_entries(entries: ClientEntries, *, yes: bool) -> bool:
     for client, plan, _ in entries.planned:
         is_new = " (the file that was made for it)" if plan.after is None else ""
         say(printable(f"  {client.title}: {plan.state.path}{is_new}"))
-    return yes or click.confirm("Remove these entries?")
+    return yes or _confirm("Remove these entries?")
 
 
 def _is_wanted(group: Group, *, yes: bool, secrets: bool) -> bool:
@@ -101,15 +101,19 @@ def _is_wanted(group: Group, *, yes: bool, secrets: bool) -> bool:
     for entry in group.entries:
         say(printable(f"  {entry}"))
     if not group.is_secret:
-        return yes or click.confirm(f"Remove {group.name}?")
+        return yes or _confirm(f"Remove {group.name}?")
     if secrets:
         return True
     if yes:
         say("  kept; to remove them: lmtb uninstall --secrets")
         return False
-    if not click.confirm("Remove secrets? They cannot be restored."):
+    if not _confirm("Remove secrets? They cannot be restored."):
         return False
     return click.prompt("Type yes to remove all stored tokens and logins", default="no") == "yes"
+
+
+def _confirm(question: str) -> bool:
+    return confirm(question, "this removes files", piped=True)
 
 
 def _stop_manager(paths: Paths) -> None:

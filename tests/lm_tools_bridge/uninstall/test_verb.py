@@ -24,3 +24,15 @@ def test_service_stays_where_it_is_not_chosen(systemd: Systemd, run: Any) -> Non
     assert systemd.service.exists()
     assert systemd.calls() == before
     assert f"the service: {systemd.units}" in done.output.partition("what remains:")[2]
+
+
+def test_a_question_that_nobody_can_answer_names_the_option_that_answers_it(
+    systemd: Systemd, run: Any
+) -> None:
+    assert run("service", "install", "--yes").exit_code == 0
+    for verb in ("uninstall",), ("service", "uninstall"):
+        done = run(*verb, input="")
+        assert done.exit_code == 1
+        assert "nobody answered" in done.output
+        assert "repeat it with --yes" in done.output
+    assert systemd.service.exists()

@@ -19,6 +19,7 @@ import pytest
 from lm_tools_bridge.protocol import names
 from manager.supervision.processes.process import Process, ProcessSpec, spawn, start_time
 from manager.supervision.processes.server_log import tail
+from support.processes.child_processes import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")
 BOUND = 10.0
@@ -269,9 +270,13 @@ async def test_without_pidfds_processes_are_polled(
 
 async def test_memory_and_cpu_time_are_known_while_it_runs(launcher: ProgramLauncher) -> None:
     process = launcher.start("exec sleep 60")
-    usage = process.usage()
-    assert usage is not None
-    assert usage[0] > 0
+
+    def memory() -> int:
+        usage = process.usage()
+        assert usage is not None
+        return usage[0]
+
+    await until(lambda: memory() > 0)  # none while the child has not executed its program
     process.kill_group()
     await ended(process)
     assert process.usage() is None

@@ -16,6 +16,8 @@ from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 
 IDLE_S: Final = 600.0
+_CLOSED: Final = "it was ended"
+"""A call may still read a stored list when its source closes; a process that it started would stay."""
 
 MakeSupervisor = Callable[[], SessionSupervisor]
 
@@ -71,6 +73,7 @@ class ProcessPerCall:
     def __init__(self, make: MakeSupervisor) -> None:
         self._make = make
         self._supervisors: list[SessionSupervisor] = []
+        self._is_closed = False
 
     @property
     def supervisors(self) -> Sequence[SessionSupervisor]:
@@ -80,6 +83,8 @@ class ProcessPerCall:
     @asynccontextmanager
     async def use(self, caller: str | None) -> AsyncIterator[Session]:
         """A session of its own for each call."""
+        if self._is_closed:
+            raise Unavailable(_CLOSED)
         supervisor = self._make()
         self._supervisors.append(supervisor)
         try:
@@ -94,11 +99,15 @@ class ProcessPerCall:
     async def restart(self) -> str:
         """End the calls in flight."""
         ended = len(self._supervisors)
-        await self.close()
+        await self._end_all()
         return _ended(ended, "call")
 
     async def close(self) -> None:
-        """End the calls in flight."""
+        """End the calls in flight; later ones are refused."""
+        self._is_closed = True
+        await self._end_all()
+
+    async def _end_all(self) -> None:
         await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
 
 
@@ -123,6 +132,7 @@ class ProcessPerSession:
         self._processes: dict[str, _ClientProcess] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     @property
     def supervisors(self) -> Sequence[SessionSupervisor]:
@@ -132,6 +142,8 @@ class ProcessPerSession:
     @asynccontextmanager
     async def use(self, caller: str | None) -> AsyncIterator[Session]:
         """The session of this caller; for listing, any will do."""
+        if self._is_closed:
+            raise Unavailable(_CLOSED)
         key = next(iter(self._processes), "") if caller is None else caller
         process = self._processes.get(key) or self._add(key)
         process.calls += 1
@@ -151,7 +163,8 @@ class ProcessPerSession:
         return _ended(ended, "session")
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes; later callers are refused."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         await self._end_all()

@@ -304,6 +304,15 @@ async def test_closing_at_any_time_leaves_no_process(tmp_path: Path, sharing: An
 
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
+async def test_a_call_that_comes_after_the_close_starts_no_process(tmp_path: Path, sharing: Any) -> None:
+    """It may have been reading a stored list meanwhile."""
+    async with stdio_source("serve(echo)", tmp_path, sharing=sharing) as source:
+        await source.close()
+        assert isinstance(await call(source, caller="late"), Refusal)
+        assert source.status()["pid"] is None
+
+
+@pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
 @pytest.mark.parametrize("command", ["sys.exit(1)", ("/nonexistent/server",)], ids=["exits", "missing"])
 async def test_listing_after_each_change_does_not_loop(tmp_path: Path, sharing: Any, command: Any) -> None:
     """The catalog lists a source again whenever the source reports a change."""

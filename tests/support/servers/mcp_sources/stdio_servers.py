@@ -106,7 +106,8 @@ async def stdio_source(
         yield source
     finally:
         await source.close()
-        assert alive(mark) == []
+        left = alive(mark)
+        assert not left, left
 
 
 def alive(mark: str) -> list[str]:

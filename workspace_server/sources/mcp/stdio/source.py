@@ -252,8 +252,7 @@ class StdioSource(McpSource):
             return await self._handshake(transport, limit, silent_s, on_end)
         finally:
             self._start_watch = None
-            extending.cancel()
-            await asyncio.gather(extending, return_exceptions=True)
+            extending.cancel()  # not awaited: cancelled there, a session that just opened would be lost
 
     async def _handshake(
         self,

@@ -11,13 +11,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_MOST = {
-    "modules_per_10000_code_lines": 117.0,
-    "modules_below_40_lines": 135,
-    "single_use_modules_below_60_lines": 70,
-    "folders": 150,
+    "modules_per_10000_code_lines": 115.2,
+    "modules_below_40_lines": 130,
+    "single_use_modules_below_60_lines": 64,
+    "folders": 148,
     "deepest_path": 6,
-    "names_without_a_noun_percent": 1.4,
-    "functions_without_an_object": 240,
+    "names_without_a_noun_percent": 1.0,
+    "functions_without_an_object": 228,
 }
 AT_LEAST = {"comments_per_100_code_lines": 1.6}
 """Who makes a figure better writes the new one here. The goals are in `scripts/house`."""

@@ -38,7 +38,7 @@ def test_a_question_without_an_answer_ends_with_the_next_step(environ: dict[str,
         env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within(10), check=False,
     )  # fmt: skip
     assert ended.returncode == 1
-    assert ended.stderr.endswith("interrupted\nNext step: run it again\n")
+    assert ended.stderr == "this removes files, and nobody answered\nNext step: repeat it with --yes\n"
     assert os.path.isdir(f"{environ['LMTB_STATE_DIR']}/logs")
 
 

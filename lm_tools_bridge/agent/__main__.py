@@ -1,4 +1,4 @@
-"""Runs `python -I -m agent`, which `lmtb agent` does in its place."""
+"""Runs `python -I -m lm_tools_bridge.agent`, which `lmtb agent` does in its place."""
 
 from __future__ import annotations
 

@@ -115,8 +115,9 @@ def endpoint(answer: bytes) -> tuple[str, threading.Thread, list[bytes]]:
     asked: list[bytes] = []
 
     def once() -> None:
-        # the listener stays: who connects asks the kernel whose it is
-        with listener, listener.accept()[0] as connection:
+        with listener:
+            connection, _ = listener.accept()
+        with connection:
             # all of it: closing with bytes unread would reset the connection under the answer
             with connection.makefile("rb") as file:
                 head = b"".join(iter(file.readline, b"\r\n"))

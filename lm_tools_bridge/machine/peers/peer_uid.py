@@ -112,7 +112,9 @@ def is_served_by_us(local: Address, remote: Address) -> bool:
         local, remote: as for `tcp_peer_uid`.
     """
     listener = tcp_listener(remote)
-    if listener is None or listener.uid != os.getuid():
+    if listener is None:  # it may have closed after it accepted, as when a manager is replaced
+        return tcp_peer_uid(local, remote) == os.getuid()
+    if listener.uid != os.getuid():
         return False
     ends = _plain(remote[0]), remote[1], _plain(local[0]), local[1]
     with suppress(OSError, struct.error):

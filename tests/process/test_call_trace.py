@@ -13,12 +13,15 @@ from scripts.call_trace.__main__ import Trace, trace_call
 ARCHITECTURE = Path(manager.__file__).parents[1] / "docs" / "architecture.md"
 MOST_MODULES = {"manager": 46, "workspace_server": 61}
 """Who reads the way of one call opens so many modules; fewer are better."""
-LATE = 2
-"""On a busy machine a call also meets modules that wait or look again."""
 
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, Trace]:
+    """The shortest of a few ways: on a busy machine a call also meets modules that wait or look again."""
+    for _ in range(2):
+        calls = trace_call("lm_readFile")
+        if all(len(calls[program].modules) <= most for program, most in MOST_MODULES.items()):
+            return calls
     return trace_call("lm_readFile")
 
 
@@ -39,4 +42,4 @@ def test_a_call_enters_the_modules_of_the_architecture_in_their_order(
 
 @pytest.mark.parametrize("program", MOST_MODULES)
 def test_a_call_enters_no_more_modules_than_before(program: str, traces: dict[str, Trace]) -> None:
-    assert len(traces[program].modules) <= MOST_MODULES[program] + LATE
+    assert len(traces[program].modules) <= MOST_MODULES[program]

@@ -18,6 +18,7 @@ AT_MOST = {
     "deepest_path": 6,
     "names_without_a_noun_percent": 1.0,
     "functions_without_an_object": 228,
+    "limits_without_a_reason": 657,
 }
 AT_LEAST = {"comments_per_100_code_lines": 1.6}
 """Who makes a figure better writes the new one here. The goals are in `scripts/house`."""
@@ -40,11 +41,10 @@ def test_no_figure_shrinks(figures: dict[str, float], name: str) -> None:
     assert figures[name] >= AT_LEAST[name]
 
 
-def test_names_without_a_noun_are_listed_with_their_lines(tmp_path: Path) -> None:
+def listed(tmp_path: Path, function: str, source: str) -> list[str]:
+    """What a function of `scripts/house` prints of one module."""
     module = tmp_path / "module.py"
-    module.write_text(
-        "def read(found):\n    for one in found:\n        print(one)\n\n\ndef read_all(rows): ...\n"
-    )
+    module.write_text(source)
     program = (
         "import sys; from importlib.machinery import SourceFileLoader; from pathlib import Path\n"
         "from importlib.util import module_from_spec, spec_from_loader\n"
@@ -52,9 +52,22 @@ def test_names_without_a_noun_are_listed_with_their_lines(tmp_path: Path) -> Non
         "sys.dont_write_bytecode = True\n"
         "house = module_from_spec(spec_from_loader('house', loader)); sys.modules['house'] = house\n"
         f"loader.exec_module(house); house.ROOT = Path({str(tmp_path)!r})\n"
-        f"print(house.print_names([Path({str(module)!r})]))\n"
+        f"print(house.{function}([Path({str(module)!r})]))\n"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed.splitlines() == ["module.py:1: found", "module.py:1: read()", "module.py:2: one", "3"]
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_names_without_a_noun_are_listed_with_their_lines(tmp_path: Path) -> None:
+    source = "def read(found):\n    for one in found:\n        print(one)\n\n\ndef read_all(rows): ...\n"
+    expected = ["module.py:1: found", "module.py:1: read()", "module.py:2: one", "3"]
+    assert listed(tmp_path, "print_names", source) == expected
+
+
+def test_limits_are_listed_that_neither_a_comment_nor_a_docstring_explains(tmp_path: Path) -> None:
+    source = (
+        "BARE_S = 5\n\nBESIDE_S = 5  # a person waits no longer\n\n# bytes of a page\nABOVE = 4 * 1024\nNEXT = 2\n\n"
+        'BELOW_S: float = 0.5\n"""Longer than a turn of the loop."""\n\nWORD = "no number"\n\n\nclass Queue:\n    LENGTH = 9\n'
+    )
+    expected = ["module.py:1: BARE_S", "module.py:16: LENGTH", "2"]
+    assert listed(tmp_path, "print_limits", source) == expected

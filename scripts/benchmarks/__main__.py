@@ -21,7 +21,7 @@ from scripts.benchmarks.other_hosts import team
 from scripts.benchmarks.other_proxies import peers
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.results import report, targets
-from scripts.benchmarks.scaling import growth, memory
+from scripts.benchmarks.scaling import growth, memory, sharing
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.startup import first_use, starting
 from scripts.benchmarks.tools import builtin, code_servers, intelligence, search
@@ -53,6 +53,7 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "growth": growth.run,
     "recorder": recorder.run,
     "memory": memory.run,
+    "sharing": sharing.run,
     "start": starting.run,
     "search": search.run,
     "intelligence": intelligence.run,
@@ -65,7 +66,8 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
 }
 """The sections, in the order in which they run."""
 WITHOUT_PEERS = (
-    "search", "intelligence", "code-servers", "install", "stopped-readers", "team", "agent", "remote",
+    "search", "intelligence", "code-servers", "install", "sharing", "stopped-readers", "team", "agent",
+    "remote",
 )  # fmt: skip
 """Sections that need neither nginx nor wrk, if they run alone."""
 

@@ -1,7 +1,8 @@
-"""Measures processes and memory of N clients with M stdio servers, with and without the manager.
+"""Measures the processes and memory of several windows of an agent, with and without the manager.
 
-Usage: .venv/bin/python -m scripts.benchmarks.scaling.sharing [clients [servers]]   (default: 8 and 6)
-Linux only. Memory is the proportional set size (PSS), in which the pages that processes share count once.
+The servers are three public ones from the npm registry, started with `npx` as their documentation says.
+Without the manager, each window starts all of them, as agents do. With it, all windows share one of each.
+Memory is the proportional set size (PSS), in which a page that several processes share counts once.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
@@ -23,39 +24,87 @@ from aiohttp import ClientSession
 from lm_tools_bridge.protocol import headers, names
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
+from scripts.benchmarks.plan import RESULTS, Missing, Plan
+from scripts.benchmarks.results.table import table
+from scripts.benchmarks.section import Section
 
-SERVER = """
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("bench")
-@server.tool()
-def pid() -> int:
-    "The pid of the server."
-    import os
-    return os.getpid()
-server.run("stdio")
-"""
-"""A stdio server with the official SDK."""
+SERVERS: Mapping[str, tuple[str, ...]] = {
+    "everything": ("@modelcontextprotocol/server-everything@2026.8.31",),
+    "memory": ("@modelcontextprotocol/server-memory@2026.8.31",),
+    "filesystem": ("@modelcontextprotocol/server-filesystem@2026.8.31", "."),
+}
+"""The arguments of `npx -y` for each server."""
+WINDOWS = 4
 REVISION = "2025-11-25"
-READY_S = 60.0
+READY_S = 180.0
+"""`npx` downloads its packages in the first run."""
+REST_S = 5.0
+"""Node.js gives back within seconds what a start needed."""
+LOOK_S = 0.1
+"""Between two looks at the list of tools: this client has no stream that would announce a change."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """The number of processes, their memory in bytes, and the seconds until every client had all answers."""
+    """The number of processes, their memory in MiB, and the seconds until every window had all tools."""
 
-    label: str
     processes: int
-    pss: int
+    mib: float
     seconds: float
 
-    def line(self) -> str:
-        """One row of the table."""
-        return f"{self.label:28}{self.processes:>11}{self.pss / 2**20:>11.1f} MiB{self.seconds:>9.1f} s"
+
+def run(plan: Plan) -> Section:
+    """Measure one window and `WINDOWS`, each without and with the manager."""
+    if not shutil.which("npx"):
+        raise Missing("npx is not installed; next step: install Node.js")
+    footprints: dict[str, Footprint] = {}
+    for windows in (1, WINDOWS):
+        plan.say(f"sharing: {windows} windows")
+        folder = plan.folder / str(windows)
+        project = folder / "project"
+        (project / ".git").mkdir(parents=True)
+        footprints[f"{windows} alone"] = asyncio.run(_measure_alone(project, windows))
+        footprints[f"{windows} shared"] = asyncio.run(_measure_shared(folder, project, windows))
+    data = {name: asdict(footprint) for name, footprint in footprints.items()}
+    figures = {f"sharing {name} MiB": footprint.mib for name, footprint in footprints.items()}
+    return Section("sharing", _text(footprints), data, figures, is_single=True)
+
+
+def _text(footprints: Mapping[str, Footprint]) -> str:
+    names_of_rows = {
+        "1 alone": "one window, without the manager", "1 shared": "one window, with the manager",
+        f"{WINDOWS} alone": f"{WINDOWS} windows, without the manager",
+        f"{WINDOWS} shared": f"{WINDOWS} windows, with the manager",
+    }  # fmt: skip
+    rows = [
+        (title, footprints[name].processes, footprints[name].mib, footprints[name].seconds)
+        for name, title in names_of_rows.items()
+    ]
+    note = (
+        f"Servers: {', '.join(arguments[0] for arguments in SERVERS.values())}, each started with `npx -y`. "
+        "With the manager, its own processes are included."
+    )
+    return f"{table(('windows in one project', 'processes', 'MiB (PSS)', 'seconds'), rows)}\n\n{note}"
 
 
 def pss(pids: Iterable[int]) -> int:
-    """The proportional set size of the processes, in bytes."""
+    """The proportional set size of processes, in bytes."""
     return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
+
+
+def _family(pids: list[int]) -> tuple[int, float]:
+    """The number and the memory in MiB of processes with all their descendants."""
+    family = [process.pid for pid in pids for process in _descendants(psutil.Process(pid))]
+    return len(family), pss(family) / 2**20
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def _environment() -> dict[str, str]:
+    """The packages are downloaded once, into a folder of the benchmarks."""
+    return {"npm_config_cache": str(RESULTS / "npx"), "npm_config_update_notifier": "false"}
 
 
 def initialize(number: int) -> dict[str, object]:
@@ -70,56 +119,62 @@ def request(number: int, method: str, **params: object) -> dict[str, object]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
-def server(folder: Path) -> list[str]:
-    """Write the server into the folder and return its command."""
-    program = folder / "server.py"
-    program.write_text(SERVER)
-    return [sys.executable, str(program)]
+# --- every window starts its own servers
 
 
-# --- each client starts its own servers
-
-
-async def started_server(command: list[str]) -> asyncio.subprocess.Process:
-    """Start a server, call it once, and return its process."""
+async def _start_server(arguments: tuple[str, ...], project: Path) -> asyncio.subprocess.Process:
+    """Start a server, read its list of tools, and return its process."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
-    )
+        "npx", "-y", *arguments, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL,
+        cwd=project, env=os.environ | _environment(), start_new_session=True, limit=2**24,
+    )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
-    initialized = {"jsonrpc": "2.0", "method": names.INITIALIZED}
-    for message in (initialize(1), initialized, request(2, names.TOOLS_CALL, name="pid", arguments={})):
+    for message in (
+        initialize(1), {"jsonrpc": "2.0", "method": names.INITIALIZED}, request(2, names.TOOLS_LIST)
+    ):  # fmt: skip
         process.stdin.write(json.dumps(message).encode() + b"\n")
-        if "id" in message:
-            await process.stdout.readline()
+        while "id" in message and json.loads(await process.stdout.readline()).get("id") != message["id"]:
+            pass  # servers also send notifications
     return process
 
 
-async def without_manager(command: list[str], clients: int, servers: int) -> Footprint:
-    """Measure clients that each start every server, as they do without the manager."""
-    began = time.monotonic()
+async def _measure_alone(project: Path, windows: int) -> Footprint:
+    """Windows that each start every server, as agents do."""
     processes: list[asyncio.subprocess.Process] = []
     try:
-        for _ in range(clients):
-            processes += await asyncio.gather(*(started_server(command) for _ in range(servers)))
+        warm = await _start_server(SERVERS["everything"], project)
+        processes.append(warm)
+        await _end(processes.pop())
+        began = time.monotonic()
+        for _ in range(windows):
+            starts = (_start_server(arguments, project) for arguments in SERVERS.values())
+            processes += await asyncio.wait_for(asyncio.gather(*starts), READY_S)
         seconds = time.monotonic() - began
-        return Footprint("without the manager", len(processes), pss(one.pid for one in processes), seconds)
+        await asyncio.sleep(REST_S)
+        return Footprint(*_family([process.pid for process in processes]), seconds)
     finally:
         for process in processes:
-            process.kill()
-        for process in processes:
-            await process.wait()
+            await _end(process)
 
 
-# --- all clients use one manager
+async def _end(process: asyncio.subprocess.Process) -> None:
+    family = _descendants(psutil.Process(process.pid))
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    await process.wait()
+
+
+# --- all windows use one manager
 
 
 @contextlib.asynccontextmanager
 async def running_manager(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """Run a manager in the folder, on a free port, until the block ends; yield its process and address."""
+    """Run a manager in the folder, on a free port, until the block ends; yields its process and address."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LMTB_HTTP_PORT": "0"}
-    environ |= {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
+    environ |= {f"LMTB_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "STATE", "RUNTIME")}
     control = Control(Paths.of_user(environ).control_socket)
     with (folder / "manager.log").open("wb") as log:
         manager = await asyncio.create_subprocess_exec(
@@ -128,76 +183,48 @@ async def running_manager(folder: Path) -> AsyncIterator[tuple[asyncio.subproces
         )  # fmt: skip
     try:
         async with asyncio.timeout(READY_S):
-            address = await address_of(control)
+            address = await _await_address(control)
         yield manager, address
     finally:
         manager.terminate()
         await manager.wait()
 
 
-async def address_of(control: Control) -> str:
-    """Wait until the manager answers and return the address of its endpoint."""
+async def _await_address(control: Control) -> str:
     while True:
         with contextlib.suppress(NoManager, ManagerFault):
             return str((await asyncio.to_thread(control.get, "/status"))["address"])
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(LOOK_S)
 
 
-async def one_client(http: ClientSession, address: str, project: Path, servers: int) -> None:
-    """Open a session, wait until all servers' tools are listed, and call one tool of each server."""
+async def _open_window(http: ClientSession, address: str) -> None:
+    """Open a session and wait until the tools of all servers are listed."""
     async with http.post(address, json=initialize(1)) as response:
         own = {headers.SESSION: response.headers[headers.SESSION], headers.VERSION: REVISION}
-
-    async def ask(method: str, **params: object) -> str:
-        async with http.post(address, json=request(2, method, **params), headers=own) as response:
-            answer = await response.text()
-        if '"isError":true' in answer.replace(" ", "") or '"error":{' in answer:
-            raise RuntimeError(f"{method} {params}: {answer}")
-        return answer
-
-    await ask(names.TOOLS_CALL, name=names.HANDSHAKE, arguments={"cwd": str(project)})
     async with asyncio.timeout(READY_S):
-        while (await ask(names.TOOLS_LIST)).count('__pid"') < servers:  # noqa: ASYNC110  no event without a stream
-            await asyncio.sleep(0.1)
-    for number in range(servers):
-        await ask(names.TOOLS_CALL, name=f"s{number}__pid", arguments={})
+        while True:
+            async with http.post(address, json=request(2, names.TOOLS_LIST), headers=own) as response:
+                answer = await response.text()
+            if all(f'"{name}__' in answer for name in SERVERS):
+                return
+            await asyncio.sleep(LOOK_S)
 
 
-async def with_manager(command: list[str], folder: Path, clients: int, servers: int) -> list[Footprint]:
-    """Measure clients that share one workspace: all processes, and the stdio servers alone."""
+async def _measure_shared(folder: Path, project: Path, windows: int) -> Footprint:
+    """Windows that all use one manager, which started their servers once."""
     (folder / "config").mkdir()
+    environment = ", ".join(f"{name} = {json.dumps(value)}" for name, value in _environment().items())
     entries = [
-        f'[[mcp.stdio_servers]]\nnamespace = "s{n}"\ncommand = {json.dumps(command)}' for n in range(servers)
+        f'[[mcp.stdio_servers]]\nnamespace = "{name}"\ncommand = {json.dumps(["npx", "-y", *arguments])}\n'
+        f"env = {{ {environment} }}\n"
+        for name, arguments in SERVERS.items()
     ]
     (folder / "config" / "workspace.toml").write_text("\n".join(entries))
-    project = folder / "project"
-    (project / ".git").mkdir(parents=True)
     async with running_manager(folder) as (manager, address), ClientSession() as http:
         http.headers["Accept"] = "application/json, text/event-stream"
         began = time.monotonic()
-        await asyncio.gather(*(one_client(http, address, project, servers) for _ in range(clients)))
+        where = f"{address}?cwd={project}"
+        await asyncio.gather(*(_open_window(http, where) for _ in range(windows)))
         seconds = time.monotonic() - began
-        family = psutil.Process(manager.pid).children(recursive=True)
-        servers_alone = [one.pid for one in family if command[-1] in one.cmdline()]
-        all_pids = [manager.pid, *(one.pid for one in family)]
-        return [
-            Footprint("with the manager", len(all_pids), pss(all_pids), seconds),
-            Footprint("  stdio servers of it", len(servers_alone), pss(servers_alone), seconds),
-        ]
-
-
-async def main(clients: int, servers: int) -> None:
-    """Measure both and print the table."""
-    with tempfile.TemporaryDirectory(prefix="lmtb-bench-") as name:
-        folder = Path(name)
-        command = server(folder)
-        rows = [await without_manager(command, clients, servers)]
-        rows += await with_manager(command, folder, clients, servers)
-    print(f"{clients} clients, {servers} stdio servers{'':8}processes     memory      until answered")
-    for row in rows:
-        print(row.line())
-
-
-if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:3]]
-    asyncio.run(main(*(given + [8, 6][len(given) :])))
+        await asyncio.sleep(REST_S)
+        return Footprint(*_family([manager.pid]), seconds)

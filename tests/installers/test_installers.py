@@ -37,7 +37,7 @@ WAYS = {
         None,
         "{python} -m venv {home}/venv && {home}/venv/bin/pip install {wheel}",
         "{home}/venv/bin/lmtb",
-        "{home}/venv/bin/python3 -m pip uninstall lm-tools-bridge",
+        "{home}/venv/bin/python3 -I -m pip uninstall lm-tools-bridge",
     ),
     "uvx": Way("uv", "true", "uvx --from {wheel} lmtb", "uv cache prune"),
 }

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +16,8 @@ from lm_tools_bridge.protocol.internal.launch import APPROVAL_WAIT, Folders, Lau
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.approvals import Approvals
-from workspace_server.calls.gates.gate import CallGate
+from workspace_server.calls.gates.gate import CallGate, RateLimiter
 from workspace_server.calls.gates.pending_approvals import PendingApprovals
-from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls
 from workspace_server.calls.toolbox import InternalToolbox
@@ -30,11 +31,25 @@ from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import Tasks
-from workspace_server.version import version
 from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
     from workspace_server.internal_channel.channel import InternalChannel
+
+
+def version() -> str:
+    """The version, or `0` when the program runs from files that were never installed."""
+    return _VERSION
+
+
+def _read() -> str:
+    try:
+        return installed("lm-tools-bridge")
+    except PackageNotFoundError:
+        return "0"
+
+
+_VERSION: Final = _read()  # as old as the program: a file is not read twice
 
 
 TASKS: Final = "tasks"
@@ -126,7 +141,7 @@ def _dependencies(
 def _channel(
     dependencies: Dependencies, workspace: Workspace, secrets: LayeredSecretStore, calls: Calls, prefix: str
 ) -> InternalChannel:
-    from workspace_server.internal_channel.service import make_channel  # noqa: PLC0415  after the server is ready
+    from workspace_server.internal_channel.channel import make_channel  # noqa: PLC0415  after the server is ready
 
     return make_channel(
         workspace=dependencies.workspace,

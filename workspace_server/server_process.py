@@ -19,10 +19,9 @@ import msgspec
 from lm_tools_bridge.protocol.internal import launch as instructions
 from lm_tools_bridge.protocol.internal.launch import LaunchInstructions
 from workspace_server import log
-from workspace_server.assembly import Parts, assemble
+from workspace_server.assembly import Parts, assemble, version
 from workspace_server.http.routes import make_connections
 from workspace_server.lifetime import Lifetime
-from workspace_server.version import version
 
 MAX_INSTRUCTIONS: Final = 1024 * 1024
 INVALID_INSTRUCTIONS: Final = 2

@@ -1,6 +1,6 @@
 """Writes `Mcp-Param-*` headers: arguments that a tool's schema marks with `x-mcp-header` (MCP 2026-07-28).
 
-Callers over HTTP use it. `workspace_server/calls/arguments.py` validates incoming requests.
+Callers over HTTP use it. `workspace_server/calls/call.py` validates incoming requests.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from workspace_server.files.file_identity import FileIdentity, file_identity
+from workspace_server.files.change_detection import FileIdentity, file_identity
 
 SKILL_FILE: Final = "SKILL.md"
 MAX_FILES: Final = 512

@@ -19,8 +19,8 @@ from urllib.parse import quote
 from lm_tools_bridge.skills import front_matter
 from lm_tools_bridge.skills.folders import MAX_BYTES, SKILL_FILE, FoundFile, FoundSkill
 from lm_tools_bridge.skills.front_matter import InvalidFrontMatter
+from workspace_server.files.change_detection import FileIdentity, file_identity, is_settled
 from workspace_server.files.file_gate import FileGate
-from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
 from workspace_server.results import clean_text
 from workspace_server.trust.item import TrustItem, file_name
 

@@ -47,7 +47,7 @@ _SHOWS_NOTHING: Final = {
     f"{_SEARCH}line_matcher.py": "a process as ripgrep is one; `engine.py` asks the gate for its lines",
     f"{_LANGUAGES}tools/editing/applying.py": "whether a file is still as it was",
     "workspace_server/calls/request_state.py": "our own key",
-    "workspace_server/catalog/kept_meta_tools.py": "our own file",
+    "workspace_server/tool_search/definitions.py": "our own file",
     f"{_BUILTIN}files/editor_settings.py": "settings and ignore files",
     "workspace_server/files/folder_events.py": "/proc",
     "workspace_server/sources/mcp/lists/list_cache.py": "our own files",

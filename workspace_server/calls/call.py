@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -10,15 +13,95 @@ from msgspec.structs import replace
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names, trace_context
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.inbound import Rejection
+from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH, Rejection
 from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
+from lm_tools_bridge.protocol.param_headers import Mirrored, value_at
 from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
-from workspace_server.calls.request import McpRequest
-from workspace_server.calls.ways import RULES, Rules, Way
+from workspace_server.calls.request import McpRequest, Outcome
+from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
+from workspace_server.results import encode_result
 from workspace_server.tool import Tool
 from workspace_server.tool_search.definitions import search_name
+
+
+class Way(Enum):
+    """How a call came in, and how it is run."""
+
+    REPEATED = "repeated"
+    IMMEDIATE = "immediate"
+    AWAITED = "awaited"
+    WRAPPED = "wrapped"
+    PASS_THROUGH = "pass-through"  # noqa: S105  no password
+    NESTED = "nested"
+    INTERNAL = "internal"
+
+
+class Continuation(Enum):
+    """What a call can become that outlives its request."""
+
+    SUSPENDED = "suspended"
+    """The source asked the client something. The call waits for the client's next request."""
+    TASK = "task"
+    """The client polls for the result (SEP-2663)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for the calls of one way.
+
+    Attributes:
+        why: the reason the way exists.
+        needs_task: whether the call runs in an asyncio task, because it may have to wait.
+        checks_headers: whether HTTP headers must agree with the arguments (`Mcp-Param-…`).
+        checks_arguments: whether arguments are validated against the tool's input schema here.
+        may_become: what the call can become when its request ends before it does.
+    """
+
+    why: str
+    needs_task: bool = True
+    checks_headers: bool = False
+    checks_arguments: bool = True
+    may_become: frozenset[Continuation] = frozenset()
+
+
+_BOTH: Final = frozenset(Continuation)
+
+RULES: Final[Mapping[Way, Rules]] = {
+    Way.REPEATED: Rules(
+        "A client's calls of a tool that only computes differ in id and arguments: compared, not parsed.",
+        needs_task=False,
+    ),
+    Way.IMMEDIATE: Rules(
+        "A tool that only computes never waits, so its call is answered in the connection's callback.",
+        needs_task=False,
+        checks_headers=True,
+    ),
+    Way.AWAITED: Rules(
+        "Any other call of a client: gates and sources may wait for a person, a process or a server.",
+        checks_headers=True,
+        may_become=_BOTH,
+    ),
+    Way.WRAPPED: Rules(
+        "Clients reach unlisted tools through `execute_tool`; headers then describe the outer call.",
+        may_become=_BOTH,
+    ),
+    Way.PASS_THROUGH: Rules(
+        "A workspace of one server shows that server as it is: the server checks its own arguments.",
+        checks_headers=True,
+        checks_arguments=False,
+        may_become=_BOTH,
+    ),
+    Way.NESTED: Rules(
+        "A script calls tools with its caller's rights; their questions go to the script's own caller.",
+    ),
+    Way.INTERNAL: Rules(
+        "A program of the user calls tools over the internal channel and waits as long as that takes.",
+        may_become=frozenset({Continuation.SUSPENDED}),
+    ),
+}
+
 
 _OWN_MEMBERS: Final = frozenset({"name", "arguments"})
 _ANSWERS: Final = frozenset({"inputResponses", "requestState"})
@@ -151,3 +234,83 @@ def meant_name(request: McpRequest, view: View, name: str) -> str | Rejection:
 def _decoded(raw: msgspec.Raw | None) -> Mapping[str, Any]:
     value = None if raw is None else msgspec.json.decode(raw)
     return value if isinstance(value, Mapping) else {}
+
+
+class CheckedCall(msgspec.Struct, frozen=True):
+    """A call that can run: its tool, and its arguments, decoded and with defaults filled in."""
+
+    call: Call
+    offered: OfferedTool
+    arguments: Mapping[str, Any]
+
+
+def check_arguments(call: Call, offered: OfferedTool) -> CheckedCall | Outcome:
+    """The call, ready to run, or the answer that says what is wrong with its arguments.
+
+    Which checks apply depends on the call's way (`ways.py`).
+    """
+    arguments: Mapping[str, Any] = msgspec.json.decode(call.arguments)
+    if call.rules.checks_headers and (mismatch := _header_mismatch(call, offered, arguments)) is not None:
+        return mismatch
+    if not call.rules.checks_arguments:
+        return CheckedCall(call, offered, arguments)
+    filled = schema_defaults.fill_defaults(offered, arguments)
+    if filled is not arguments:
+        call = replace(call, arguments=jsonrpc.raw(filled))
+    if problems := offered.arguments.check(filled):
+        from workspace_server.schemas import validation  # loaded with the first call
+
+        return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
+    return CheckedCall(call, offered, filled)
+
+
+def fit_arguments(offered: OfferedTool, text: bytes) -> Mapping[str, Any] | None:
+    """Arguments, given as JSON text, decoded and with defaults filled in; None if they violate the schema."""
+    arguments = schema_defaults.fill_defaults(offered, msgspec.json.decode(text))
+    return None if offered.arguments.check(arguments) else arguments
+
+
+def _header_mismatch(call: Call, offered: OfferedTool, arguments: Mapping[str, Any]) -> Rejection | None:
+    """The error for a call whose mirrored headers disagree with its arguments."""
+    if not offered.mirrored or headers.UNMIRRORED in call.request.header:
+        return None
+    problem = mirror_mismatch(call.request.header, offered.mirrored, arguments)
+    return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.request.id)
+
+
+_DECIMAL: Final = re.compile(r"(-?(?:0|[1-9]\d{0,400}))(?:\.0+)?")
+
+
+def mirror_mismatch(
+    header: Mapping[str, str], mirrored: Iterable[Mirrored], arguments: Mapping[str, Any]
+) -> str | None:
+    """The first difference between the mirrored headers of a call and its arguments, or None.
+
+    Args:
+        header: the request's headers, case-insensitive and without duplicates.
+        mirrored: the arguments that headers must repeat, from the tool's `inputSchema`.
+        arguments: the call's arguments; null counts as missing.
+    """
+    for one in mirrored:
+        name, path = one.header, ".".join(one.path)
+        value = value_at(arguments, one.path)
+        sent = header.get(name)
+        if (sent is None) != (value is None):
+            return f"{name} is {'missing' if sent is None else 'sent'}; the argument {path} is not"
+        if sent is None or value is None:
+            continue
+        text = headers.decode_value(sent)
+        if text is None:
+            return f"{name} is not canonical base64 of UTF-8"
+        if not _equal(one.kind, value, text):
+            return f"{name} differs from the argument {path}"
+    return None
+
+
+def _equal(kind: str, value: Any, text: str) -> bool:
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if kind == "integer" and isinstance(value, int | float):
+        match = _DECIMAL.fullmatch(text)
+        return match is not None and value == value // 1 and int(match[1]) == int(value)
+    return isinstance(value, str) and text == value

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.call_context import CallContext
-from workspace_server.calls.suspended_call import Work
+from workspace_server.calls.suspended_calls import Work
 from workspace_server.tool import CallOutcome, RpcError
 
 

@@ -18,17 +18,18 @@ from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server import log
 from workspace_server.call_context import CallContext
-from workspace_server.calls import (
-    arguments,
-    nested_call,
-    outcomes,
-    result_channels,
-    source_wait,
-    task_creation,
-    unknown_tool,
+from workspace_server.calls import outcomes, task_creation, unknown_tool
+from workspace_server.calls.call import (
+    RULES,
+    Call,
+    CheckedCall,
+    Continuation,
+    Way,
+    call_of,
+    check_arguments,
+    fit_arguments,
+    meant_name,
 )
-from workspace_server.calls.arguments import CheckedCall
-from workspace_server.calls.call import Call, call_of, meant_name
 from workspace_server.calls.call_record import CallRecord
 from workspace_server.calls.deadline import run_limited, step_for
 from workspace_server.calls.gates import approvals
@@ -39,8 +40,7 @@ from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls
 from workspace_server.calls.task_creation import TaskCreation
-from workspace_server.calls.toolbox import NestedToolbox
-from workspace_server.calls.ways import RULES, Continuation, Way
+from workspace_server.calls.toolbox import NestedToolbox, find_remote_hits, run_nested
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
@@ -49,8 +49,7 @@ from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool import CallOutcome, InvalidArguments, ToolError, ToolResult
 from workspace_server.tool_search import execute_tool, search_tool
 from workspace_server.tool_search.definitions import EXECUTE, META_NAMES, SEARCH_NAMES
-from workspace_server.tool_search.hits import Found
-from workspace_server.tool_search.search_tool import Searchable, SearchTool
+from workspace_server.tool_search.search_tool import Found, Searchable, SearchTool
 
 MAX_DEPTH: Final = 4
 """How many tools may call each other in one call."""
@@ -121,7 +120,7 @@ class Calls:
         call = call_of(request, view, Way.IMMEDIATE)
         if isinstance(call, Rejection):
             return call
-        checked = arguments.check(call, view.by_name[call.name])
+        checked = check_arguments(call, view.by_name[call.name])
         if not isinstance(checked, CheckedCall):
             return checked
         started = time.monotonic()
@@ -140,7 +139,7 @@ class Calls:
         Returns:
             None if the arguments are invalid; the call then has to be read, for an exact error.
         """
-        fitting = arguments.fitting(offered, text)
+        fitting = fit_arguments(offered, text)
         if fitting is None:
             return None
         return outcomes.answer(identity, offered, _run_nowait(offered, fitting), self.toolset.note)
@@ -152,13 +151,13 @@ class Calls:
         if call.name == EXECUTE:
             return await self._execute_tool(call)
         if call.find_tool() is None:
-            call = await source_wait.with_listed_source(call, self.toolset)
+            call = await unknown_tool.with_listed_source(call, self.toolset)
         offered = call.find_tool()
         return unknown_tool.answer(call) if offered is None else await self.run_tool(call, offered)
 
     async def run_tool(self, call: Call, offered: OfferedTool) -> Outcome:
         """Answer a call of this tool: check its arguments, ask the gates, run it."""
-        checked = arguments.check(call, offered)
+        checked = check_arguments(call, offered)
         if not isinstance(checked, CheckedCall):
             return checked
         if (missing := task_creation.missing_capability(call, offered)) is not None:
@@ -184,9 +183,7 @@ class Calls:
                     clock.add(offered.source.id, time.monotonic() - began)
                     clock.is_task = task_creation.is_task(outcome, admitted.context)
                 answer = outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
-                return outcomes.with_note(
-                    result_channels.for_model(answer, offered, call.model_sees), call.note
-                )
+                return outcomes.with_note(outcomes.for_model(answer, offered, call.model_sees), call.note)
 
     async def _refused_meanwhile(self, checked: CheckedCall) -> Outcome | None:
         """The answer to a call that may not run any more: a person took time to approve it."""
@@ -199,7 +196,7 @@ class Calls:
     async def _run_admitted(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
         work = partial(self._run_traced, checked)
         if Continuation.SUSPENDED not in checked.call.rules.may_become:
-            return await nested_call.run(context, work)
+            return await run_nested(context, work)
         call, offered = checked.call, checked.offered
         binding = approvals.binding(offered.name, offered.tool, checked.arguments, context)
         creation = TaskCreation(self.tasks, call, offered, self.toolset.note, work)
@@ -230,19 +227,19 @@ class Calls:
 
     async def _search_tools(self, call: Call) -> Outcome:
         arguments = msgspec.json.decode(call.arguments)
-        call = await source_wait.with_all_sources(call, self.toolset, source_wait.SEARCH_WAIT_S)
+        call = await unknown_tool.with_all_sources(call, self.toolset, unknown_tool.SEARCH_WAIT_S)
         matches = await self._found_tools(call.view, arguments)
         if not matches.hits and call.view.is_listing:
-            call = await source_wait.with_all_sources(call, self.toolset, source_wait.EMPTY_SEARCH_WAIT_S)
+            call = await unknown_tool.with_all_sources(call, self.toolset, unknown_tool.EMPTY_SEARCH_WAIT_S)
             matches = await self._found_tools(call.view, arguments)
         starting = [source.id.partition(":")[2] or source.id for source in call.view.starting]
         if (client_names := call.view.names_for(call.request.name_rules)) is not None:
             matches = matches.renamed(client_names.shown)
         answer = encode_result(search_tool.answer(matches, starting))
-        return result_channels.without_repetition(answer, call.model_sees)
+        return outcomes.without_repetition(answer, call.model_sees)
 
     async def _found_tools(self, view: View, arguments: Mapping[str, Any]) -> Found:
-        remote_hits = await nested_call.hits(view, arguments)
+        remote_hits = await find_remote_hits(view, arguments)
         searchable = (
             Searchable(offered.name, offered.definition, (*offered.tool.keywords, *offered.source.keywords))
             for offered in view.tools
@@ -258,7 +255,7 @@ class Calls:
             return name
         wrapped = call.wrapped(name, inner.arguments)
         if name not in SEARCH_NAMES and wrapped.find_tool() is None:
-            wrapped = await source_wait.with_listed_source(wrapped, self.toolset)
+            wrapped = await unknown_tool.with_listed_source(wrapped, self.toolset)
         if name in SEARCH_NAMES or wrapped.find_tool() is not None:
             return await self.run(wrapped)
         view = wrapped.view

@@ -6,12 +6,12 @@ unchanged; a mismatch is only reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol import headers, jsonrpc
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import MISSING_CAPABILITY, Rejection
 from lm_tools_bridge.protocol.issues import Issue
@@ -19,9 +19,223 @@ from lm_tools_bridge.text import redaction
 from workspace_server import log
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome
+from workspace_server.calls.text_coverage import SaidTexts
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.tool import CallOutcome, RpcError, ToolError, ToolResult
+
+MAX_BYTES: Final = 4 * 1024 * 1024
+"""Larger results are not examined: they would block other calls for too long."""
+_MAX_DESCRIPTION: Final = 300
+"""Characters of a link's description that a text repeats: enough to decide whether to read what it names."""
+_MAX_LINKS: Final = 200
+"""Links that a text names; of more it says how many."""
+_MAX_COMPARED: Final = 256 * 1024
+"""Characters of the texts in which links are looked for; what clients show of a text is shorter."""
+_STRUCTURED: Final = "structuredContent"
+_CONTENT: Final = "content"
+_LINK: Final = "resource_link"
+_MARKS: Final = (f'"{_STRUCTURED}"'.encode(), f'"{_LINK}"'.encode())
+_EMPTY: Final = msgspec.Raw(b'""')
+_NO_BLOCKS: Final = msgspec.Raw(b"[]")
+_NULL: Final = msgspec.Raw(b"null")
+_TRUE: Final = msgspec.Raw(b"true")
+_COMPARED_DEPTH: Final = 2
+"""Servers often repeat the whole, one member, or each element of a list as text."""
+
+_Members = dict[str, msgspec.Raw]
+
+
+class _Block(msgspec.Struct, gc=False):
+    """The members of a content block that tell whether a model learns something from it."""
+
+    type: str = ""
+    text: msgspec.Raw = _EMPTY
+    resource: msgspec.Raw = _NULL
+
+
+class _Link(msgspec.Struct, gc=False):
+    """The members of a resource link that a text repeats."""
+
+    type: str = ""
+    uri: Any = None
+    name: Any = None
+    description: Any = None
+
+
+_blocks: Final = msgspec.json.Decoder(list[_Block])
+_links: Final = msgspec.json.Decoder(list[_Link])
+
+
+def for_model(answer: Outcome, offered: OfferedTool, model_sees: str) -> Outcome:
+    """The answer, completed where a model would miss a part of it.
+
+    A model that sees only text gets the structured content as text where the other texts do not say it. A
+    model that sees only structured content gets everything as text if the structured content lacks some of
+    it: then the structured content is left out, which a tool with an `outputSchema` may do only in errors. A
+    model that sees both gets results of our own tools without the structured content, which their text
+    repeats. Resource links that the client drops are named in a text.
+
+    Args:
+        answer: the answer to a call.
+        offered: the tool.
+        model_sees: the value of `headers.MODEL_SEES`; empty if nothing is to be changed.
+    """
+    words = model_sees.split()
+    if not words or not isinstance(answer, Mapping | msgspec.Raw):
+        return answer
+    if isinstance(answer, Mapping):
+        return without_repetition(answer, model_sees) if offered.repeats_itself else answer
+    body = jsonrpc.bytes_of(answer)
+    if len(body) > MAX_BYTES or not any(mark in body for mark in _MARKS):
+        return answer
+    members = jsonrpc.members_of(answer)
+    try:
+        completed = _completed(members, offered.definition, words)
+        if headers.NO_LINKS in words:
+            completed = _with_links(completed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return answer
+    return answer if completed is members else jsonrpc.raw(completed)
+
+
+def without_repetition(answer: Mapping[str, Any], model_sees: str) -> Mapping[str, Any]:
+    """The answer of a tool that says all in its text, for a model that sees both parts: the text alone."""
+    if "both" not in model_sees.split() or _STRUCTURED not in answer:
+        return answer
+    return {name: value for name, value in answer.items() if name != _STRUCTURED}
+
+
+def _completed(members: _Members, definition: Mapping[str, Any], words: list[str]) -> _Members:
+    """The members of the result, or `members` itself if no structured content or text is missing."""
+    if members.get(_STRUCTURED, _NULL) == _NULL:
+        return members
+    if "text" in words:
+        return _for_texts(members, definition)
+    return _for_structured(members, definition) if "structured" in words else members
+
+
+def _for_texts(members: _Members, definition: Mapping[str, Any]) -> _Members:
+    """The members for a model that sees only texts, embedded ones among them."""
+    blocks = _blocks.decode(members.get(_CONTENT, _NO_BLOCKS))
+    if not any(map(_says_something, blocks)):
+        return _with_text(members, jsonrpc.bytes_of(members[_STRUCTURED]).decode())
+    if _is_for_an_app(definition):
+        return members
+    structured = msgspec.json.decode(members[_STRUCTURED])
+    if _is_repeated(structured, blocks) or SaidTexts([*map(_text_in, blocks)]).say(structured):
+        return members
+    return _with_text(members, jsonrpc.bytes_of(members[_STRUCTURED]).decode())
+
+
+def _is_for_an_app(definition: Mapping[str, Any]) -> bool:
+    """Whether the tool has a page that shows its structured content; the text is what its model gets."""
+    meta = definition.get("_meta")
+    return isinstance(meta, Mapping) and ("ui" in meta or "ui/resourceUri" in meta)
+
+
+def _for_structured(members: _Members, definition: Mapping[str, Any]) -> _Members:
+    """The members for a model that sees structured content instead of texts, where there is any."""
+    blocks = _blocks.decode(members.get(_CONTENT, _NO_BLOCKS))
+    is_error = members.get("isError") == _TRUE
+    text = jsonrpc.bytes_of(members[_STRUCTURED]).decode()
+    # some models that see only structured content see only the text of errors
+    if is_error and not any(map(_says_something, blocks)):
+        return _with_text(members, text)
+    if "outputSchema" in definition and not is_error:
+        return members
+    structured = msgspec.json.decode(members[_STRUCTURED])
+    if all(map(_Parts(structured).cover, blocks)):
+        return members
+    complete = members if _is_repeated(structured, blocks) else _with_text(members, text)
+    return {name: raw for name, raw in complete.items() if name != _STRUCTURED}
+
+
+def _says_something(block: _Block) -> bool:
+    """Whether a model that sees only text learns something from the block."""
+    return block.type == "resource" or (block.type == "text" and block.text != _EMPTY)
+
+
+def _text_in(block: _Block) -> str:
+    """The text of a block, or of the resource in it; empty for others."""
+    text = block.text if block.type == "text" else jsonrpc.members_of(block.resource).get("text", _EMPTY)
+    return jsonrpc.text_of(text) or ""
+
+
+def _with_text(members: _Members, text: str) -> _Members:
+    """The members, with one more text at the end of the content."""
+    blocks = msgspec.json.decode(members.get(_CONTENT, _NO_BLOCKS), type=list[msgspec.Raw])
+    return {**members, _CONTENT: jsonrpc.raw([*blocks, {"type": "text", "text": text}])}
+
+
+def _with_links(members: _Members) -> _Members:
+    """The members, with a text that names the resource links which no text names; or `members` itself."""
+    content = members.get(_CONTENT, _NO_BLOCKS)
+    texts = "\n".join(map(_text_in, _blocks.decode(content)))[:_MAX_COMPARED]
+    links = [link for link in _links.decode(content) if link.type == _LINK]
+    lines = [_named(link) for link in links[:_MAX_LINKS] if str(link.uri) not in texts]
+    if len(links) > _MAX_LINKS:
+        lines.append(f"and {len(links) - _MAX_LINKS} more resource links")
+    return _with_text(members, "\n".join(lines)) if lines else members
+
+
+def _named(link: _Link) -> str:
+    """The line that names a link."""
+    about = f" ({str(link.description)[:_MAX_DESCRIPTION]})" if link.description else ""
+    return f"Resource link: {link.name or link.uri} at {link.uri}{about}"
+
+
+def _is_repeated(structured: Any, blocks: Sequence[_Block]) -> bool:
+    """Whether one of the texts is the structured content as JSON, or its only member."""
+    only = structured.values() if isinstance(structured, dict) and len(structured) == 1 else ()
+    wholes = {_canonical(structured), *map(_canonical, only)}
+    texts = (jsonrpc.text_of(block.text) for block in blocks if block.type == "text")
+    return any(text is not None and _json_in(text) in wholes for text in texts)
+
+
+class _Parts:
+    """The values that structured content consists of: all strings, and other values near the top.
+
+    Args:
+        value: the structured content, decoded.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._values: set[bytes] = set()
+        self._texts: set[str] = set()
+        self._collect(value)
+
+    def _collect(self, value: Any) -> None:
+        waiting = [(value, 0)]
+        while waiting:
+            one, depth = waiting.pop()
+            if isinstance(one, str):
+                self._texts.add(one.strip())
+                continue
+            if depth <= _COMPARED_DEPTH:
+                self._values.add(_canonical(one))
+            children = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+            waiting.extend((child, depth + 1) for child in children)
+
+    def cover(self, block: _Block) -> bool:
+        """Whether the structured content says all that the block says."""
+        if block.type != "text":
+            return False
+        text = (jsonrpc.text_of(block.text) or "").strip()
+        return not text or text in self._texts or _json_in(text) in self._values
+
+
+def _json_in(text: str) -> bytes | None:
+    """The canonical form of a text that is JSON; None for other texts."""
+    try:
+        return _canonical(msgspec.json.decode(text))
+    except msgspec.DecodeError:
+        return None
+
+
+def _canonical(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
+
 
 ReportIssue = Callable[[Issue], None]
 

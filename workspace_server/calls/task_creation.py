@@ -18,16 +18,15 @@ from lm_tools_bridge.protocol.extensions import tasks
 from lm_tools_bridge.protocol.inbound import Rejection
 from lm_tools_bridge.protocol.internal.ended_task import MAX_NAME, MAX_SOURCE, EndedTask
 from workspace_server.call_context import CallContext
-from workspace_server.calls import outcomes, result_channels
-from workspace_server.calls.call import Call
+from workspace_server.calls import outcomes
+from workspace_server.calls.call import Call, Continuation
 from workspace_server.calls.call_record import outcome_word
 from workspace_server.calls.outcomes import ReportIssue
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.suspended_calls import URL_REQUIRED
-from workspace_server.calls.ways import Continuation
 from workspace_server.catalog.registry import OfferedTool
-from workspace_server.tasks.record import Ending
 from workspace_server.tasks.running_task import Work
+from workspace_server.tasks.store import Ending
 from workspace_server.tasks.tasks import Job, Tasks
 from workspace_server.tool import CallOutcome
 
@@ -77,7 +76,7 @@ class TaskCreation:
     def _ending(self, outcome: CallOutcome) -> Ending:
         """What the task keeps: the answer that its caller would have received."""
         complete = outcomes.answer(self.call.request.id, self.offered, outcome, self.report)
-        answer = result_channels.for_model(complete, self.offered, self.call.model_sees)
+        answer = outcomes.for_model(complete, self.offered, self.call.model_sees)
         word = outcome_word(outcome)
         if word == "ok" and _is_error(answer):
             word = "error"  # the result does not fit the tool's schema

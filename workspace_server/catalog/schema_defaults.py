@@ -7,13 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.catalog.registry import OfferedTool
+from workspace_server.config.model import VisibilityChoices
+from workspace_server.tool import Visibility
+
+Origin = Literal["source", "yours", "yours_for_source"]
+"""Who says which visibility a tool has: its source, or the user for it or for all tools of its source."""
 
 
-def apply(
+def apply_visibility(tools: Sequence[OfferedTool], choices: VisibilityChoices) -> Sequence[OfferedTool]:
+    """The tools with the chosen visibilities; the same objects where nothing is chosen."""
+    if not (choices.tools or choices.sources):
+        return tools
+    return [_applied(offered, choices.choice(offered.name, offered.source.id)) for offered in tools]
+
+
+def _applied(offered: OfferedTool, chosen: Visibility | None) -> OfferedTool:
+    if chosen is None or (chosen == offered.tool.visibility and not offered.tool.unlisted):
+        return offered
+    return replace(offered, tool=replace(offered.tool, visibility=chosen, unlisted=""))
+
+
+def visibility_origin(offered: OfferedTool, choices: VisibilityChoices) -> Origin:
+    """Who says which visibility a tool has."""
+    if offered.name in choices.tools:
+        return "yours"
+    return "yours_for_source" if offered.source.id in choices.sources else "source"
+
+
+def apply_defaults(
     tools: Sequence[OfferedTool], entries: Iterable[tuple[str, str, Any]]
 ) -> tuple[Sequence[OfferedTool], list[Issue]]:
     """The tools with these (tool, parameter, value) entries, and a warning for each entry that cannot apply.
@@ -33,7 +58,7 @@ def apply(
     return applied, issues
 
 
-def fill(offered: OfferedTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def fill_defaults(offered: OfferedTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """The arguments, with defaults for those the caller left out; the same object if nothing is added."""
     if not offered.defaults:
         return arguments

@@ -18,15 +18,13 @@ from lm_tools_bridge.protocol.internal.own_servers import OwnServers
 from lm_tools_bridge.protocol.internal.source_states import STARTING, UNUSED
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
-from workspace_server.catalog import chosen_visibility, schema_defaults
-from workspace_server.catalog.client_names import ClientNames
+from workspace_server.catalog import schema_defaults
+from workspace_server.catalog.client_names import ClientNames, near_names
 from workspace_server.catalog.listing import passes_filters
-from workspace_server.catalog.near_names import near_names
 from workspace_server.catalog.registry import OfferedTool, Snapshot
 from workspace_server.config import policy
 from workspace_server.config.model import Configuration
-from workspace_server.source import Source
-from workspace_server.source_refusal import NOT_RUNNING
+from workspace_server.source import NOT_RUNNING, Source
 from workspace_server.tool import Visibility
 from workspace_server.tool_search.definitions import execute_alone, meta_tools
 from workspace_server.trust.item import trust_command
@@ -296,8 +294,8 @@ def build_view(snapshot: Snapshot, configuration: Configuration) -> View:
         if name not in snapshot.by_name:  # an untrusted tool takes no name away
             hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
     visible = [offered for offered in snapshot.tools if offered.name not in hidden]
-    chosen = chosen_visibility.apply(visible, configuration.visibility)
-    tools, issues = schema_defaults.apply(chosen, configuration.schema_defaults)
+    chosen = schema_defaults.apply_visibility(visible, configuration.visibility)
+    tools, issues = schema_defaults.apply_defaults(chosen, configuration.schema_defaults)
     return View(
         snapshot,
         configuration,

@@ -14,9 +14,9 @@ from workspace_server.command.arguments import UserFolders
 from workspace_server.features import FEATURES
 
 _VERBS: Final = {
-    "trust": "trust.verb",
-    "untrust": "trust.verb",
-    "pending": "trust.pending",
+    "trust": "trust",
+    "untrust": "trust",
+    "pending": "trust",
     "secrets": "secrets",
     "tools": "tool_settings",
     "env": "env",

@@ -14,7 +14,29 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from workspace_server.files.file_identity import SETTLES_NS
+FileIdentity = tuple[int, int, int, int, int, int]
+"""Device, inode, mode, size, and times of content and status in nanoseconds."""
+
+SETTLES_NS: Final = 100_000_000
+"""Resolution of file times, with a margin: a file may change again this soon without a new timestamp."""
+
+
+def file_identity(status: os.stat_result) -> FileIdentity:
+    """The identity of a file or folder with this status."""
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+def is_settled(identity: FileIdentity, now_ns: int) -> bool:
+    """Whether an equal identity means equal content; `now_ns` is the wall clock before the read began."""
+    return now_ns - identity[5] > SETTLES_NS
+
 
 SNAPSHOT_INTERVAL_S: Final = 0.5
 """Minimum interval between two snapshots, because a snapshot costs as much as a read."""

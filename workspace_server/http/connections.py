@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.http_server.connections.connection import HttpConnection
@@ -16,12 +17,46 @@ from lm_tools_bridge.http_server.limits import Limits
 from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
-from lm_tools_bridge.http_server.request import JSON
-from lm_tools_bridge.http_server.responses.response_head import render_head
-from lm_tools_bridge.protocol import jsonrpc
-from workspace_server.http.admission import MAX_BODY, Admission
-from workspace_server.http.head_reader import ManagerHead, ManagerHeadReader
-from workspace_server.http.request import HttpRequest
+from lm_tools_bridge.http_server.request import JSON, BaseRequest, ResponseConnection
+from lm_tools_bridge.http_server.responses.response_head import fixed_lines, render_head
+from lm_tools_bridge.protocol import headers, jsonrpc, sse
+from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
+from workspace_server.http.admission import MAX_BODY, Admission, ManagerHead, ManagerHeadReader, trace_of
+
+
+class HttpRequest(BaseRequest):
+    """A request and its response.
+
+    Attributes:
+        head: of the request.
+        is_known: whether an equal head was received before.
+    """
+
+    __slots__ = ("_raw_head", "head", "is_known")
+
+    fixed_lines = staticmethod(fixed_lines(()))
+    has_date = False
+
+    def __init__(
+        self, connection: ResponseConnection, read: ReadHead[ManagerHead], raw_head: bytes, body: bytes
+    ) -> None:
+        super().__init__(connection, read.head.framing, body)
+        self.head = read.head
+        self.is_known = read.is_known
+        self._raw_head = raw_head
+
+    @property
+    def trace(self) -> str:
+        """The trace context that the manager made for it; empty for none."""
+        return trace_of(self._raw_head)
+
+
+@lru_cache(maxsize=64)
+def trim_fields(trim: ResultTrim | None) -> Mapping[str, str]:
+    """The header field that says what of a result clients with sessions do not get."""
+    return {} if trim is None else {headers.RESULT_TRIM: trim.value}
+
 
 BACKLOG: Final = 512
 IDLE_S: Final = 3600.0
@@ -87,3 +122,49 @@ class ManagerConnection(HttpConnection[ManagerHead]):
         fields = [("Content-Type", JSON), length, ("Connection", "close"), *refusal.headers]
         rendered = render_head(refusal.status, fields)
         return rendered if head is not None and head.method == "HEAD" else rendered + body
+
+
+EVENTS: Final = "text/event-stream"
+EVENT_FIELDS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class Stream:
+    """Becomes an event stream when something is sent before the result; `finish` ends either form."""
+
+    __slots__ = ("_http_request", "_is_finished")
+
+    def __init__(self, http_request: HttpRequest) -> None:
+        self._http_request = http_request
+        self._is_finished = False
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; one after the result is dropped."""
+        await self._write(sse.encode(sse.single_line(jsonrpc.notification(method, params))))
+
+    async def keep_alive(self) -> None:
+        """Send a comment, so that no proxy closes the stream as idle."""
+        await self._write(sse.KEEP_ALIVE)
+
+    async def finish(
+        self, status: int, body: bytes, trim: ResultTrim | None = None, timing: CallTiming | None = None
+    ) -> None:
+        """Send the JSON-RPC response; `status` is used only if nothing was sent before."""
+        self._is_finished = True
+        took = b"" if timing is None else timing.line
+        if not self._http_request.is_begun:
+            self._http_request.respond(status, body, trim_fields(trim), last_line=took)
+            return
+        comment = None if trim is None else trim.comment
+        self._http_request.finish(sse.encode(sse.single_line(body), comment=comment), took)
+
+    def close(self) -> None:
+        """End a stream without a result."""
+        self._is_finished = True
+        self._http_request.finish()
+
+    async def _write(self, data: bytes) -> None:
+        if self._is_finished:
+            return
+        if not self._http_request.is_begun:
+            self._http_request.start(200, EVENT_FIELDS, EVENTS)
+        await self._http_request.write(data)

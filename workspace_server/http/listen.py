@@ -18,7 +18,7 @@ from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Kind, View
-from workspace_server.http.response_stream import Stream
+from workspace_server.http.connections import Stream
 from workspace_server.lifetime import Lifetime
 from workspace_server.methods import resources
 from workspace_server.methods.tasks import FILTER, TaskMethods, TaskSubscription

@@ -15,6 +15,8 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from lm_tools_bridge.machine.files import private_files, project_file
+from workspace_server.trust.item import TrustItem, hashed
+from workspace_server.trust.redaction import redacted_url
 
 Scope = Literal["user", "workspace"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -168,3 +170,28 @@ def _changed(providers: list[Any], name: str, config: Mapping[str, Any]) -> list
 
 def _short_hash(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+
+
+PROVIDERS_KEY: Final = "providers"
+
+
+def provider_item(root: Path) -> TrustItem | None:
+    """The item of a workspace; None if its file only restricts or names models, or cannot be used. Blocks.
+
+    The whole content of the file is pinned: the same bytes whose addresses are shown.
+    """
+    try:
+        content = ProviderConfig(root, root, root).content("workspace") or b""
+        entries = entries_in(root / WORKSPACE_FOLDER / FILE, content or None)
+    except ProviderConfigError:
+        return None
+    addresses = [
+        [entry["name"], redacted_url(entry["apiBase"])]
+        for entry in entries
+        if isinstance(entry.get("apiBase"), str)
+    ]
+    if not addresses and not any(entry.get("enabled") is True for entry in entries):
+        return None
+    parts = [f"{name} at {address}" for name, address in addresses] or ["enabled by the project"]
+    facts = {"from": f"{WORKSPACE_FOLDER}/{FILE}", "addresses": addresses, "content": hashed(content)}
+    return TrustItem(PROVIDERS_KEY, f"model providers: {', '.join(parts)}", facts)

@@ -15,7 +15,7 @@ from workspace_server.calls import mcp_requests, unknown_tool
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
-from workspace_server.methods import tool_resources
+from workspace_server.methods import resources
 from workspace_server.source import Source
 from workspace_server.tool import RpcError
 
@@ -32,7 +32,7 @@ async def complete(calls: Calls, request: McpRequest, view: View) -> Outcome:
     if not (isinstance(name, str) and isinstance(value, str)):
         return request.invalid("params.argument.name and params.argument.value must be strings")
     if ref.get("uri") in _OWN:
-        own = tool_resources.complete(name, value, view)
+        own = resources.complete(name, value, view)
         return request.invalid(f"params.argument.name: there is no {name}") if own is None else own
     owner = _owner(ref, view)
     if owner is None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.text.text_tokens import text_tokens
 from workspace_server.calls.gates import approvals
-from workspace_server.catalog import chosen_visibility
+from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
@@ -112,7 +112,7 @@ def _row(offered: OfferedTool, listed_names: set[str], configuration: Configurat
         "source": offered.source.id,
         "kind": offered.source.kind,
         "visibility": choices.choice(offered.name, offered.source.id) or offered.tool.visibility,
-        "visibilityOrigin": chosen_visibility.origin(offered, choices),
+        "visibilityOrigin": schema_defaults.visibility_origin(offered, choices),
         "listed": offered.name in listed_names,
         **unlisted,
         "state": "callable",

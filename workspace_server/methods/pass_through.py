@@ -19,10 +19,9 @@ from lm_tools_bridge.protocol.inbound import Rejection
 from lm_tools_bridge.protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import naming
 from workspace_server.calls import mcp_requests
-from workspace_server.calls.call import call_of
+from workspace_server.calls.call import Way, call_of
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
-from workspace_server.calls.ways import Way
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import Mode, View, mode_of
 from workspace_server.config import policy

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -21,18 +24,72 @@ from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
 from workspace_server import log
+from workspace_server.calls.call import Way
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
-from workspace_server.calls.ways import Way
-from workspace_server.catalog.kept_meta_tools import KeptMetaTools
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View, mode_of
-from workspace_server.methods import completion, paging, resources
+from workspace_server.methods import completion, resources
 from workspace_server.methods.instructions import Reader, instructions
 from workspace_server.methods.pass_through import PassThrough
 from workspace_server.methods.skills import SkillMethods
 from workspace_server.methods.tasks import TaskMethods
 from workspace_server.naming import sort_key
+from workspace_server.tool_search.definitions import KeptMetaTools
+
+Order = Callable[[str], tuple[Any, ...]]
+
+Entry = TypeVar("Entry")
+PAGE_SIZE: Final = 1000
+
+
+def encode(kind: str, name: str) -> str:
+    """The cursor that continues the list `kind` after the entry `name`."""
+    return base64.urlsafe_b64encode(f"{kind}\n{name}".encode()).decode("ascii").rstrip("=")
+
+
+def decode(kind: str, cursor: str) -> str | None:
+    """The name in a cursor of this list; None if the cursor is invalid."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        owner, newline, name = raw.decode().partition("\n")
+    except (binascii.Error, ValueError):
+        return None
+    return name if newline and owner == kind and encode(kind, name) == cursor else None
+
+
+def page(
+    kind: str,
+    entries: Sequence[Entry],
+    name_of: Callable[[Entry], str],
+    cursor: Any,
+    size: int = PAGE_SIZE,
+    *,
+    order: Order = sort_key,
+) -> tuple[Sequence[Entry], str | None] | None:
+    """One page of a list.
+
+    Args:
+        kind: names the list; cursors of other lists are invalid.
+        entries: the whole list, ordered by `order` of the names.
+        name_of: an entry's name.
+        cursor: the request's cursor, None for the first page.
+        size: the most entries on one page.
+        order: the sort key.
+
+    Returns:
+        The entries and the next cursor; None if the cursor is invalid.
+    """
+    start = 0
+    if cursor is not None:
+        after = decode(kind, cursor) if isinstance(cursor, str) else None
+        if after is None:
+            return None
+        start = bisect_right(entries, order(after), key=lambda entry: order(name_of(entry)))
+    page_entries = entries[start : start + size]
+    more = start + size < len(entries)
+    return page_entries, encode(kind, name_of(page_entries[-1])) if more else None
+
 
 _NO_MEMBERS: Final[Mapping[str, Any]] = {}
 _UNUSUAL: Final = frozenset({"resultType", "ttlMs", "cacheScope", "_meta"})
@@ -76,7 +133,7 @@ class Methods:
         self,
         calls: Calls,
         version: str,
-        page_size: int = paging.PAGE_SIZE,
+        page_size: int = PAGE_SIZE,
         kept_meta_tools: KeptMetaTools | None = None,
         root: str = "",
     ) -> None:
@@ -237,12 +294,10 @@ class Methods:
         return await completion.complete(self._calls, request, await self._toolset.current())
 
     def _page(
-        self, request: McpRequest, member: str, entries: Any, key: str, order: paging.Order = sort_key
+        self, request: McpRequest, member: str, entries: Any, key: str, order: Order = sort_key
     ) -> Outcome:
         cursor = request.value("cursor")
-        cut_list = paging.page(
-            member, entries, lambda entry: str(entry[key]), cursor, self._page_size, order=order
-        )
+        cut_list = page(member, entries, lambda entry: str(entry[key]), cursor, self._page_size, order=order)
         if cut_list is None:
             return request.invalid("params.cursor is not a cursor of this list")
         page_entries, following = cut_list

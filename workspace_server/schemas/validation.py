@@ -19,7 +19,7 @@ from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason
 from lm_tools_bridge.protocol.input_hint import shape
 from workspace_server.results import failure, well_formed
-from workspace_server.schemas.argument_messages import ArgumentProblem, ErrorTranslator
+from workspace_server.schemas.argument_messages import ArgumentProblem, ErrorTranslator, pointer
 from workspace_server.schemas.dialects import Dialect, dialect_of
 from workspace_server.schemas.ecma_patterns import is_pattern
 from workspace_server.schemas.schema_limits import (
@@ -28,7 +28,6 @@ from workspace_server.schemas.schema_limits import (
     EvaluationCost,
     survey_schema,
 )
-from workspace_server.schemas.value_text import pointer
 from workspace_server.tool import Tool, ToolResult
 
 __all__ = ["ArgumentProblem", "Validator", "invalid_arguments_result", "validator_for"]

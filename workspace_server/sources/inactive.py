@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import RemoteServer, StdioServer
-from workspace_server.source import Source
-from workspace_server.source_refusal import not_running
+from workspace_server.source import Source, not_running
 from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import Verdict, trust_command
 

@@ -20,9 +20,8 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.extensions import tasks
 from workspace_server import log
 from workspace_server.budgets import MAX_TASKS
-from workspace_server.tasks.record import Ending, Holds, Record, wire
 from workspace_server.tasks.running_task import RunningTask
-from workspace_server.tasks.store import Store
+from workspace_server.tasks.store import Ending, Holds, Record, Store, wire
 
 KEEP_S: Final = 3600
 """A task's time to live, in addition to the time limit of its call."""

@@ -16,10 +16,9 @@ import msgspec
 
 from lm_tools_bridge.protocol import inbound, input_requests, jsonrpc, names
 from lm_tools_bridge.protocol.extensions import tasks
-from workspace_server.call_context import CallContext
-from workspace_server.open_requests import OpenRequests, input_request
+from workspace_server.call_context import CallContext, OpenRequests, input_request
 from workspace_server.results import clean_text
-from workspace_server.tasks.record import MAX_MESSAGE, Status
+from workspace_server.tasks.store import MAX_MESSAGE, Status
 from workspace_server.tool import CallOutcome, RpcError
 
 Work = Callable[[CallContext], Awaitable[CallOutcome]]

@@ -10,25 +10,69 @@ import asyncio
 import math
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol.internal import ended_task
+from lm_tools_bridge.protocol.internal.ended_task import EndedTask
 from workspace_server import log
+from workspace_server.budgets import MAX_TASKS
 from workspace_server.call_context import CallContext
 from workspace_server.tasks.archive import KEEP_S, Archive, Entry, TaskSnapshot, failed
-from workspace_server.tasks.ended_tasks import EndedTasks
-from workspace_server.tasks.record import Ending, created
 from workspace_server.tasks.running_task import RunningTask, Work
-from workspace_server.tasks.store import MAX_BODY, Store
+from workspace_server.tasks.store import MAX_BODY, Ending, Store, created
 from workspace_server.tool import CallOutcome
+
+Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+
+class EndedTasks:
+    """The ended tasks that no manager knows, at most `MAX_TASKS`: the oldest give way. In memory only."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[EndedTask] = deque(maxlen=MAX_TASKS)
+        self._listeners: set[Callable[[], None]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, task: EndedTask) -> None:
+        """Keep a task for the manager."""
+        self._waiting.append(task)
+        for listener in tuple(self._listeners):
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after every new task. Returns a function that removes it."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    async def report(self, notify: Notify) -> None:
+        """Report all tasks. Those of a notification that could not be sent are kept."""
+        while self._waiting:
+            reported = self._take()
+            try:
+                await notify(names.TASKS_ENDED, ended_task.params_of(reported))
+            except BaseException:
+                self._put_back(reported)
+                raise
+
+    def _take(self) -> Sequence[EndedTask]:
+        count = min(len(self._waiting), ended_task.MAX_REPORTED)
+        return [self._waiting.popleft() for _ in range(count)]
+
+    def _put_back(self, tasks: Sequence[EndedTask]) -> None:
+        room = MAX_TASKS - len(self._waiting)
+        self._waiting.extendleft(reversed(tasks[max(0, len(tasks) - room) :]))
+
 
 IMMEDIATE_S: Final = 0.2
 """A call that ends within this time does not become a task."""

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from workspace_server import naming
 from workspace_server.tool_search import scoring
-from workspace_server.tool_search.scoring import Query
-from workspace_server.tool_search.spelling import Spellings
+from workspace_server.tool_search.scoring import Query, Spellings
 
 STEP: Final = 50
 """Tools indexed in one step, which takes about 1 ms."""

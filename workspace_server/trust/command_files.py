@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server.files.change_detection import ChangeDetector
-from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
+from workspace_server.files.change_detection import ChangeDetector, FileIdentity, file_identity, is_settled
 from workspace_server.trust.data_files import NO_OPTION, data_arguments, why_not_data
 from workspace_server.trust.item import file_name
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from lm_tools_bridge.code_intelligence.server import ServerOutdated
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
-from workspace_server.files.local_disk import LocalFiles
+from workspace_server.files.single_flight import LocalFiles
 
 State = Mapping[str, tuple[int, int]]
 YOUNG_S: Final = 5.0

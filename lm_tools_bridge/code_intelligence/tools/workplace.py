@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
 from lm_tools_bridge.code_intelligence.server import LanguageServers
 from lm_tools_bridge.code_intelligence.tools.schemas import DEFAULT_WAIT_S
-from workspace_server.files.local_disk import LocalFiles
 from workspace_server.files.project_copies import ProjectCopies
+from workspace_server.files.single_flight import LocalFiles
 from workspace_server.results import well_formed
 from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.tool import InvalidArguments, ToolError

@@ -14,7 +14,7 @@ from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.tree import disk_text
 from lm_tools_bridge.code_intelligence.tree.disk_text import DiskText
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
-from workspace_server.files.local_disk import LocalFiles
+from workspace_server.files.single_flight import LocalFiles
 
 MAX_DOCUMENTS: Final = 200
 """Servers hold each open file with its syntax tree, clangd with all of its headers."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
-from workspace_server.files.file_identity import SETTLES_NS
+from workspace_server.files.change_detection import SETTLES_NS
 
 FileState = tuple[int, int, int, int]
 """Time of status and of content in nanoseconds, size, inode. Programs cannot set the first."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_tools_bridge.protocol.param_headers import Mirrored, annotated, mirror
-from workspace_server.calls.arguments import mismatch
+from workspace_server.calls.call import mismatch
 
 SCHEMA = {
     "type": "object",

@@ -14,8 +14,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
 from workspace_server.call_context import CallContext
-from workspace_server.tasks.record import Ending
-from workspace_server.tasks.store import Store
+from workspace_server.tasks.store import Ending, Store
 from workspace_server.tasks.tasks import Job, Tasks
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 

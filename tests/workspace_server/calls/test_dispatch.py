@@ -15,7 +15,7 @@ from support.processes.timeouts import GUARD_S
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
-from workspace_server.calls import source_wait
+from workspace_server.calls import unknown_tool
 from workspace_server.catalog import listing
 from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.tool import CallOutcome, RpcError, Tool, ToolError, ToolResult
@@ -166,8 +166,8 @@ async def test_a_search_names_the_servers_that_are_still_starting(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits longer if it found nothing, and never says that other words would help."""
-    monkeypatch.setattr(source_wait, "SEARCH_WAIT_S", 0.05)
-    monkeypatch.setattr(source_wait, "EMPTY_SEARCH_WAIT_S", 0.2)
+    monkeypatch.setattr(unknown_tool, "SEARCH_WAIT_S", 0.05)
+    monkeypatch.setattr(unknown_tool, "EMPTY_SEARCH_WAIT_S", 0.2)
     slow = ScriptedSource([tool("snail")], identity="remote:slow", namespace="slow")
     slow.state = "connecting"
     slow.gate.clear()
@@ -270,7 +270,7 @@ async def test_a_source_that_needs_its_user_is_neither_waited_for_nor_asked_agai
 ) -> None:
     """Each look at the sources lists it once more, and each listing that ends is a change."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(source_wait, "HELPLESS_WAIT_S", 0.3)
+    monkeypatch.setattr(unknown_tool, "HELPLESS_WAIT_S", 0.3)
     source = RefusedSource(identity="remote:away", namespace="away")
     source.state = "auth_required"
     async with serving([scripted(), source]) as served, asyncio.timeout(GUARD_S):
@@ -284,7 +284,7 @@ async def test_a_tool_of_a_source_that_starts_too_slowly_is_not_unknown(
 ) -> None:
     """It may be there in a moment."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(source_wait, "UNSURE_WAIT_S", 0.01)
+    monkeypatch.setattr(unknown_tool, "UNSURE_WAIT_S", 0.01)
     slow = ScriptedSource([tool("x")], identity="stdio:slow", namespace="slow")
     slow.state = "backoff"
     slow.gate.clear()

@@ -22,8 +22,7 @@ from support.examples import examples
 from support.processes.timeouts import within
 from workspace_server.call_context import CallContext
 from workspace_server.calls.request_state import APPROVAL, SUSPENDED, RequestStates, StateBinding
-from workspace_server.calls.suspended_call import MAX_QUEUED_BYTES
-from workspace_server.calls.suspended_calls import SuspendedCalls
+from workspace_server.calls.suspended_calls import MAX_QUEUED_BYTES, SuspendedCalls
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 BOUND = StateBinding("tools/call", "t", {"a": 1})

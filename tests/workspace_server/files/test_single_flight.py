@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
+from workspace_server.files import single_flight
 from workspace_server.files import single_flight as fresh_module
-from workspace_server.files.single_flight import SingleFlight
+from workspace_server.files.single_flight import LocalFiles, SingleFlight
 
 
 class Looks:
@@ -83,3 +85,15 @@ async def test_quick_look_needs_no_thread_until_it_is_slow(monkeypatch: pytest.M
     await single_flight.get()
     assert threads == [False, True, False]
     await single_flight.close()
+
+
+@pytest.mark.parametrize(
+    ("local", "inside", "at_once"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+async def test_only_what_cannot_hang_runs_without_a_thread(
+    local: bool, inside: bool, at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single_flight, "are_local", lambda folders: local)
+    path = tmp_path / "proj/a.py" if inside else tmp_path / "project/a.py"
+    ran_in = await LocalFiles([tmp_path / "proj"]).run([path], threading.current_thread)
+    assert (ran_in is threading.current_thread()) is at_once

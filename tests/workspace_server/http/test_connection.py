@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lm_tools_bridge.protocol import headers
-from workspace_server.http.connections import Connections
-from workspace_server.http.request import HttpRequest
+from workspace_server.http.connections import Connections, HttpRequest
 
 SECRET = "s3cret"
 BODY = b'{"a":1}'

@@ -16,8 +16,7 @@ from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
-from workspace_server.calls.gates.gate import CallGate
-from workspace_server.calls.gates.rate_limit import RateLimiter
+from workspace_server.calls.gates.gate import CallGate, RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import Registry
 from workspace_server.config.model import Configuration

@@ -15,7 +15,7 @@ PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
 from workspace_server import log
-from workspace_server.internal_channel.service import make_channel
+from workspace_server.internal_channel.channel import make_channel
 from workspace_server.secrets.store import open_store
 
 class Tools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workspace_server.methods import paging
+from workspace_server.methods import table
 from workspace_server.naming import sort_key
 
 names = st.lists(st.text("abAB_-19", min_size=1, max_size=4), unique=True)
@@ -15,7 +15,7 @@ def collect(entries: list[str], size: int) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
     while True:
-        answer = paging.page("tools", entries, str, cursor, size)
+        answer = table.page("tools", entries, str, cursor, size)
         assert answer is not None
         shown, cursor = answer
         found += shown
@@ -35,12 +35,12 @@ def test_entries_that_stay_appear_once_while_others_come_and_go(
 ) -> None:
     first.sort(key=sort_key)
     second.sort(key=sort_key)
-    answer = paging.page("tools", first, str, None, size)
+    answer = table.page("tools", first, str, None, size)
     assert answer is not None
     shown, cursor = answer
     rest: list[str] = []
     while cursor is not None:
-        answer = paging.page("tools", second, str, cursor, size)
+        answer = table.page("tools", second, str, cursor, size)
         assert answer is not None
         page, cursor = answer
         rest += page
@@ -51,7 +51,7 @@ def test_entries_that_stay_appear_once_while_others_come_and_go(
 
 
 def test_cursor_that_is_not_of_this_list_is_refused() -> None:
-    cursor = paging.encode("resources", "a")
+    cursor = table.encode("resources", "a")
     for bad in (cursor, "", "%%%", "dG9vbHM", 5, ["x"], "\u00e9"):
-        assert paging.page("tools", ["a"], str, bad) is None
-    assert paging.page("resources", ["a", "b"], str, cursor) == (["b"], None)
+        assert table.page("tools", ["a"], str, bad) is None
+    assert table.page("resources", ["a", "b"], str, cursor) == (["b"], None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from workspace_server.schemas.argument_messages import nearest, pointer, shown
 from workspace_server.schemas.validation import Validator
 
 OBJECT = {
@@ -116,3 +117,26 @@ def test_errors_of_the_alternative_that_was_meant_are_shown() -> None:
     ]
     found = Validator({"type": "object", "oneOf": forms}).check({"kind": "b"})
     assert [(problem.pointer, problem.message) for problem in found] == [("/right", "required (string)")]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [([], ""), (["a", 0], "/a/0"), (["a/b", "c~d"], "/a~1b/c~0d"), (["x" * 100], "/" + "x" * 79 + "…")],
+)
+def test_pointer_is_escaped_and_cut(path: list[str | int], text: str) -> None:
+    assert pointer(path) == text
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 500, '"' * 500, 10**500, pytest.param(10**50_000, id="huge"), "\x00" * 79, [1] * 500]
+)
+def test_shown_value_has_at_most_80_characters(value: object) -> None:
+    assert len(shown(value)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("file_path", "filePath"), ("filepaht", "filePath"), ("FILE-PATH", "filePath"), ("zzz", None)],
+)
+def test_nearest_sees_through_case_and_separators(name: str, found: str | None) -> None:
+    assert nearest(name, ["query", "filePath"]) == found

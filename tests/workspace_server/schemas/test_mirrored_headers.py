@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.param_headers import annotated
-from workspace_server.calls.arguments import mismatch
+from workspace_server.calls.call import mismatch
 
 SCHEMA = {
     "type": "object",

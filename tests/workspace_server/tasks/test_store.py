@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from workspace_server.tasks.record import Record
-from workspace_server.tasks.store import Store
+from workspace_server.tasks.store import Record, Store
 
 KEY = "0123456789abcdef" * 2
 BODY = b'{"content":[]}'

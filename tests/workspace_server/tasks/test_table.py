@@ -5,8 +5,8 @@ from __future__ import annotations
 from workspace_server.budgets import MAX_TASKS
 from workspace_server.call_context import CallContext
 from workspace_server.tasks.archive import Table
-from workspace_server.tasks.record import Record
 from workspace_server.tasks.running_task import RunningTask
+from workspace_server.tasks.store import Record
 
 
 def record(key: str = "k") -> Record:

@@ -23,11 +23,60 @@ from lm_tools_bridge.protocol.internal.request_state import approval_id
 from lm_tools_bridge.text.operand import operand
 from workspace_server.call_context import CallContext, refuse_request
 from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
-from workspace_server.calls.gates.question import MAX_ASKED, MAX_PENDING, approval_message, shortened
 from workspace_server.calls.request_state import APPROVAL, RequestStates, StateBinding
 from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval
+from workspace_server.results import clean_text
 from workspace_server.tool import RpcError, Tool
+
+MAX_ASKED: Final = 8000
+"""Longest question in characters for the client's user."""
+MAX_PENDING: Final = 4000
+"""Longest question in characters for whoever answers elsewhere."""
+
+
+def approval_message(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """The whole question: the tool and all its arguments, with invisible characters escaped."""
+    hidden = _hidden_members(tool)
+    lines = [f"Run {name}?"]
+    for key, value in arguments.items():
+        lines.append(f"{_one_line(key)}: {'[hidden]' if key in hidden else _shown(value)}")
+    return "\n".join(lines)
+
+
+def shortened(text: str, most: int, advice: str) -> str:
+    """The first `most` characters of a question, how many more there are, and what to do if in doubt."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n… {len(text) - most} more characters are NOT shown; {advice} if in doubt"
+
+
+def _one_line(text: str) -> str:
+    """A name on one line: a line break inside could look like another argument."""
+    return json.dumps(text) if "\n" in text or "\t" in text else _visible(text)
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, str):
+        return _visible(msgspec.json.encode(value).decode())
+    text = _visible(value)
+    return "\n" + "\n".join(f"    {line}" for line in text.split("\n")) if "\n" in text else text
+
+
+def _visible(text: str) -> str:
+    """The text, as escapes if it contains characters that hide or reorder others."""
+    return text if clean_text(text) == text else json.dumps(text)
+
+
+def _hidden_members(tool: Tool) -> set[str]:
+    properties = tool.input_schema.get("properties")
+    return {
+        name
+        for name, schema in (properties.items() if isinstance(properties, Mapping) else ())
+        if isinstance(schema, Mapping)
+        and (schema.get("writeOnly") is True or schema.get("format") == "password")
+    }
+
 
 ANSWER: Final = "approval"
 _ALLOW: Final = "ask the user to run: lmtb tools allow {}"

@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.token_bucket import TokenBucket
 from workspace_server.call_context import CallContext
-from workspace_server.calls.gates import approvals, rate_limit
+from workspace_server.calls.gates import approvals
 from workspace_server.calls.gates.approvals import Admitted, Approvals, Decision
-from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
 from workspace_server.tool import Tool
+
+MAX_BUCKETS: Final = 4096
+
+
+class RateLimiter:
+    """Token buckets.
+
+    Args:
+        per_s: sustained calls per second.
+        burst: calls that may be made at once after a pause.
+    """
+
+    def __init__(self, per_s: float = 5.0, burst: int = 20) -> None:
+        self._per_s = per_s
+        self._burst = float(burst)
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+
+    def wait(self, tool: str, client: str, now: float) -> float:
+        """Seconds until a call may be made, 0.0 if it may be made now. Takes nothing.
+
+        Args:
+            tool: the tool's offered name.
+            client: the calling program's name.
+            now: monotonic seconds.
+        """
+        return self._bucket(tool, client, now).wait_s(now)
+
+    def take(self, tool: str, client: str, now: float) -> None:
+        """Count one call."""
+        bucket = self._bucket(tool, client, now)
+        bucket.left(now)
+        bucket.spend()
+
+    def _bucket(self, tool: str, client: str, now: float) -> TokenBucket:
+        key = (tool, client)
+        bucket = self._buckets.setdefault(key, TokenBucket(self._per_s, self._burst, now))
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)  # unused for longest, so most likely full again
+        return bucket
+
+
+def refusal(name: str, wait_s: float) -> Refusal:
+    """The refusal for a caller who has to wait."""
+    text = f"{name} is rate limited, retry after {max(1, math.ceil(wait_s))} s"
+    return Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=math.ceil(wait_s * 1000))
 
 
 class Gate:
@@ -86,7 +134,7 @@ class CallGate(Gate):
         name, tool = offered.name, offered.tool
         counts = tool.rate_limited and not self._approvals.resumes(context)
         if counts and (seconds := self._limiter.wait(name, context.client, self._now())):
-            return rate_limit.refusal(name, seconds)
+            return refusal(name, seconds)
         decided = approvals.policy(name, tool, configuration.approvals, arguments)
         decision = await self._approvals.decide(name, tool, decided, arguments, context, self._wall())
         if counts and isinstance(decision, Admitted):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.catalog.active_sources import UNRESOLVED
-from workspace_server.command.trust.provider_item import provider_item
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
 from workspace_server.features import parts
+from workspace_server.internal_channel.provider_config import provider_item
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.sources.factory import WORKSPACE_TOOLS
 from workspace_server.sources.scripts.definition.catalog import Catalog

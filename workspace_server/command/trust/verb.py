@@ -7,9 +7,11 @@ open needs trust again.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +23,18 @@ from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust import item_display
-from workspace_server.command.trust.view import TrustView, read_view
+from workspace_server.command.trust.items import gather
+from workspace_server.command.trust.view import (
+    MAX_TITLE,
+    TrustView,
+    change_lines,
+    item_lines,
+    read_view,
+    short_name,
+)
 from workspace_server.trust.difference import differences
-from workspace_server.trust.item import trust_command, untrust_command
+from workspace_server.trust.item import TrustItem, trust_command, untrust_command
+from workspace_server.trust.record import RecordedItem
 from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStoreError
 
 FOLDER: Final = "trust"
@@ -153,9 +163,9 @@ def _ask(store: TrustStore, view: TrustView, *, yes: bool, data: bool) -> None:
 
 def _lines(view: TrustView) -> Iterator[str]:
     yield f"{printable(view.root)} brings along:\n"
-    yield from item_display.item_lines(view.items, view.verdicts)
+    yield from item_lines(view.items, view.verdicts)
     for key in view.removed:
-        yield f"  removed  {printable(view.recorded[key].title, width=item_display.MAX_TITLE)}"
+        yield f"  removed  {printable(view.recorded[key].title, width=MAX_TITLE)}"
     yield from _issue_lines(view)
 
 
@@ -173,13 +183,13 @@ def _confirm_data(view: TrustView) -> bool:
         return False
     say("Data files, if a server writes to them:")
     for key, paths in data_files.items():
-        click.echo(f"  {printable(', '.join(paths), width=item_display.MAX_TITLE)} ({printable(key)})")
+        click.echo(f"  {printable(', '.join(paths), width=MAX_TITLE)} ({printable(key)})")
     return click.confirm("May they change without asking you again?", default=False)
 
 
 def _how_to_mark(data_files: Mapping[str, Sequence[str]], root: Path) -> str:
     paths = dict.fromkeys(path for file_names in data_files.values() for path in file_names)
-    examples = printable(", ".join(map(json.dumps, paths)), width=item_display.MAX_TITLE)
+    examples = printable(", ".join(map(json.dumps, paths)), width=MAX_TITLE)
     return (
         f"If a server writes to its data file, it waits for trust again. To prevent that:"
         f" {printable(trust_command(root))} --data, or add this line to its entry: data = [{examples}]"
@@ -215,7 +225,7 @@ def _show_difference(view: TrustView, *, as_json: bool) -> None:
         say(Note(view.problem, Tone.WARN), err=True)
     if not changes:
         say("Nothing changed since it was trusted." if view.recorded else "Nothing needs trust.")
-    show(item_display.change_lines(changes))
+    show(change_lines(changes))
 
 
 def _list(store: TrustStore, folders: UserFolders, *, as_json: bool) -> None:
@@ -285,3 +295,37 @@ def _pages(lines: Iterable[str], columns: int, rows: int) -> Iterator[list[str]]
 def _goes_on(question: str) -> bool:
     answer: str = click.prompt(question, default="", show_default=False, prompt_suffix=" ")
     return not answer.lower().startswith("q")
+
+
+@click.command()
+@click.argument("root", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def pending(folders: UserFolders, /, root: Path, **_: bool) -> None:
+    """Name what of the workspace ROOT waits for trust.
+
+    Your login shell is not started. So an entry whose variables only that shell sets is not named, and a
+    program that only its PATH finds counts as unchanged.
+    """
+    folder = real_folder(root)
+    store = TrustStore(folders.state_dir / FOLDER)
+    marks = store.data_marks(folder)
+    items = gather(folder, folders.config_dir, os.environ, folders.path, marks, use_shell=False).items
+    verdicts = store.verdicts(folder, {item.key: item.digest() for item in items})
+    recorded = {} if store.issue(folder) else store.recorded(folder)
+    names = [
+        short_name(item)
+        for item in items
+        if verdicts[item.key] != "trusted"
+        and not item.is_optional
+        and not _differs_in_program_only(item, recorded)
+    ]
+    print_json({"root": str(folder), "pending": names, "command": trust_command(folder)})
+
+
+def _differs_in_program_only(item: TrustItem, recorded: Mapping[str, RecordedItem]) -> bool:
+    before = recorded.get(item.key)
+    if before is None or "program" not in item.facts:
+        return False
+    facts = {**item.facts, "program": before.facts.get("program")}
+    return replace(item, facts=facts).digest() == before.digest

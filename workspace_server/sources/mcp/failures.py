@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from lm_tools_bridge.protocol.errors import RETRY_STEP, Delivered, Reason, Refusal
 from workspace_server.results import clean_text
-from workspace_server.source_refusal import NOT_RUNNING, not_running
+from workspace_server.source import NOT_RUNNING, not_running
 from workspace_server.tool import RpcError
 
 

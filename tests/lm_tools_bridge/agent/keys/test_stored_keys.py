@@ -18,7 +18,7 @@ from lm_tools_bridge.agent.model_events import ProviderFailure
 from support.clients.model_replies import ask, provider_of
 from support.servers.models.formats.steps import say
 from support.servers.models.model_server import model_server
-from workspace_server.internal_channel.service import make_channel
+from workspace_server.internal_channel.channel import make_channel
 from workspace_server.secrets.store import open_store
 
 KEY = "stored-canary-88bb88bb"

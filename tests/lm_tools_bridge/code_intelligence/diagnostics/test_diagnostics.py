@@ -14,7 +14,7 @@ from lm_tools_bridge.code_intelligence.diagnostics.tsserver_diagnostics import C
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.servers.language_servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed
-from workspace_server.files import local_disk
+from workspace_server.files import single_flight
 
 PULL, WORKSPACE = "textDocument/diagnostic", "workspace/diagnostic"
 
@@ -392,7 +392,7 @@ async def test_a_check_without_an_end_is_not_taken_for_a_clean_project(holding: 
 async def test_two_callers_at_once_both_hear_of_the_newest_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_disk, "are_local", lambda folders: False)  # both look before either is done
+    monkeypatch.setattr(single_flight, "are_local", lambda folders: False)  # both look before either is done
     followed = Followed(tmp_path, PYTHON, ready="first-answer", offers_pull=False)
     await followed.sync.tell_changes()
     path = followed.write("a.py", "bad")

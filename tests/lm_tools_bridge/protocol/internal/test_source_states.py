@@ -8,8 +8,7 @@ from lm_tools_bridge.code_intelligence.server_process.server_supervisor import S
 from lm_tools_bridge.protocol.internal import source_states
 from lm_tools_bridge.protocol.internal.source_states import STATES, shown_state
 from lm_tools_bridge.terminal.tones import Tone, tone_of
-from workspace_server.source import SourceState
-from workspace_server.source_refusal import NOT_RUNNING
+from workspace_server.source import NOT_RUNNING, SourceState
 
 
 def test_the_table_has_every_state_of_sources_and_language_servers() -> None:

@@ -18,15 +18,17 @@ from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal.request_state import approval_id
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import (
+    MAX_ASKED,
+    MAX_PENDING,
     Admitted,
     ApprovalRequest,
     Approvals,
     Decision,
     InvalidAnswer,
+    approval_message,
     policy,
 )
 from workspace_server.calls.gates.pending_approvals import PendingApprovals
-from workspace_server.calls.gates.question import MAX_ASKED, MAX_PENDING, approval_message
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
 from workspace_server.tool import Tool

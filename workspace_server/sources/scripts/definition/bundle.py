@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from workspace_server.files.file_identity import FileIdentity, file_identity
+from workspace_server.files.change_detection import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.folders import MAX_BYTES, Survey
 from workspace_server.trust.item import file_name
 

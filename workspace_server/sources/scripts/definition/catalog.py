@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workspace_server.files.change_detection import ChangeDetector
-from workspace_server.files.file_identity import is_settled
+from workspace_server.files.change_detection import ChangeDetector, is_settled
 from workspace_server.sources.scripts.definition import bundle as bundles
 from workspace_server.sources.scripts.definition.bundle import Bundle, Unreadable
 from workspace_server.sources.scripts.definition.folders import MANIFEST, Survey, Tree

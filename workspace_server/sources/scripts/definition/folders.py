@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
+from workspace_server.files.change_detection import FileIdentity, file_identity, is_settled
 from workspace_server.sources.scripts.definition.walk_budget import WalkBudget
 
 MANIFEST: Final = "tool.toml"

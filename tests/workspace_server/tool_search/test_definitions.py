@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.catalog.kept_meta_tools import KEPT_S, MAX_CLIENTS, SAVE_S, KeptMetaTools
+from workspace_server.tool_search.definitions import KEPT_S, MAX_CLIENTS, SAVE_S, KeptMetaTools
 
 
 class Days:

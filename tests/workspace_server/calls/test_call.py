@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workspace_server.calls.ways import RULES, Continuation, Way
+from workspace_server.calls.call import RULES, Continuation, Way
 
 
 def test_every_way_has_rules_and_a_reason() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from lm_tools_bridge.protocol import names
-from workspace_server.open_requests import OpenRequests, input_request
+from workspace_server.call_context import OpenRequests, input_request
 from workspace_server.tool import RpcError
 
 ROOTS = input_request(names.ROOTS_LIST, msgspec.Raw())

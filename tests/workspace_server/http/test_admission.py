@@ -8,8 +8,14 @@ from lm_tools_bridge.http_server.parsing.head_reader import MAX_CACHED_HEADS, Re
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.trace_context import made
-from workspace_server.http.admission import MAX_BODY, Admission
-from workspace_server.http.head_reader import MAX_HEAD, ManagerHead, ManagerHeadReader, trace_of
+from workspace_server.http.admission import (
+    MAX_BODY,
+    MAX_HEAD,
+    Admission,
+    ManagerHead,
+    ManagerHeadReader,
+    trace_of,
+)
 
 SECRET = "s3cret"
 LINES = [

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from lm_tools_bridge.machine.files import private_files
 from lm_tools_bridge.protocol.internal.launch import APPROVAL_WAIT, Folders, LaunchInstructions
 from workspace_server import log
+from workspace_server.calls.approvals import Approvals
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.gates.approvals import Approvals
-from workspace_server.calls.gates.gate import CallGate, RateLimiter
-from workspace_server.calls.gates.pending_approvals import PendingApprovals
+from workspace_server.calls.gate import CallGate, RateLimiter
+from workspace_server.calls.pending_approvals import PendingApprovals
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls
 from workspace_server.calls.toolbox import InternalToolbox

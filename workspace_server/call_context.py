@@ -1,4 +1,7 @@
-"""Defines the context of a tool call: its caller, and how to send that caller notifications and requests."""
+"""Defines the context of a tool call: its caller, and how to send that caller notifications and requests.
+
+`OpenRequests` holds the requests of one call that wait for the client's answers.
+"""
 
 from __future__ import annotations
 

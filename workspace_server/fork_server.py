@@ -1,10 +1,11 @@
 """Runs the fork server, a process with all modules loaded, from which workspace servers are forked.
 
 Linux only. It has one thread, no event loop, and nothing of a user or a project; a forked server gets those
-from its
-instructions and the descriptors that come with them. It ends when the manager closes its end of the socket;
-forked servers continue. `warm_up.py` loads everything; `lm_tools_bridge.protocol.internal.fork_server`
-defines the messages.
+from its instructions and the descriptors that come with them. It ends when the manager closes its end of the
+socket; forked servers continue. `lm_tools_bridge.protocol.internal.fork_server` defines the messages.
+
+To load everything, it sends the requests of a manager's handshake and a first call to a real server for an
+empty temporary workspace and user, which are removed afterwards.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from workspace_server import log, server_process
 
 LOADED_LATER: Final = ("uvloop", "workspace_server.internal_channel.channel")
 """Modules that a server loads at other times than with its first calls."""
-_WARM_UP_OURS: Final = ("lm_tools_bridge.", "workspace_server.")
+_OUR_PACKAGES: Final = ("lm_tools_bridge.", "workspace_server.")
 _CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (names.DISCOVER, {}),
     (names.TOOLS_LIST, {}),
@@ -47,7 +48,7 @@ _CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 )
 
 
-def run() -> None:
+def load_everything() -> None:
     """Load everything. A failure here only costs the forked servers time."""
     for module in LOADED_LATER:
         with suppress(ImportError):  # not on every platform
@@ -56,7 +57,7 @@ def run() -> None:
         folder = temporary_folder()
         folder.open()
         try:
-            asyncio.run(_run(folder.path))
+            asyncio.run(_answer_first_requests(folder.path))
         finally:
             folder.close()
     except Exception as fault:  # noqa: BLE001  the servers load what is missing themselves
@@ -65,7 +66,7 @@ def run() -> None:
     close_kernel_socket()
 
 
-async def _run(folder: Path) -> None:
+async def _answer_first_requests(folder: Path) -> None:
     secret = secrets.token_urlsafe(32)
     paths = {name: folder / name for name in ("root", "config", "state", "runtime")}
     for path in paths.values():
@@ -83,20 +84,20 @@ async def _run(folder: Path) -> None:
             folders=folders,
         )
         async with server_process.serving(launch, sock):
-            await _ask(sock.getsockname()[1], secret)
+            await _send_requests(sock.getsockname()[1], secret)
 
 
-async def _ask(port: int, secret: str) -> None:
+async def _send_requests(port: int, secret: str) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     common = {"Host": f"127.0.0.1:{port}", headers.SECRET: secret}
     try:
         for path in (names.HEALTH_PATH, names.INSPECT_PATH):
             writer.write(_request("GET", path, common))
-            await _answer(reader)
+            await _read_response(reader)
         for number, (method, params) in enumerate(_CALLS):
             fields, body = _message(number, method, params)
             writer.write(_request("POST", names.MCP_PATH, {**common, **fields}, body))
-            await _answer(reader)
+            await _read_response(reader)
     finally:
         writer.close()
         await writer.wait_closed()
@@ -120,7 +121,7 @@ def _request(method: str, path: str, fields: dict[str, str], body: bytes = b"") 
     return "\r\n".join(lines).encode() + body
 
 
-async def _answer(reader: asyncio.StreamReader) -> None:
+async def _read_response(reader: asyncio.StreamReader) -> None:
     """Read one response to its end.
 
     Raises:
@@ -138,7 +139,7 @@ async def _answer(reader: asyncio.StreamReader) -> None:
 
 def _clear_caches() -> None:
     """Clear the caches of our functions: they may hold what belongs to this process, such as descriptors."""
-    ours = [module for name, module in sys.modules.items() if name.startswith(_WARM_UP_OURS)]
+    ours = [module for name, module in sys.modules.items() if name.startswith(_OUR_PACKAGES)]
     for value in (value for module in ours for value in tuple(vars(module).values())):
         if callable(clear := getattr(value, "cache_clear", None)):
             clear()
@@ -166,7 +167,7 @@ def main() -> NoReturn:
     """Run the fork server; in a forked child, run the workspace server."""
     channel = _take_channel()
     before = os.listdir("/proc/self/fd")
-    run()
+    load_everything()
     if os.listdir("/proc/self/fd") != before:
         log.error("fork_server_keeps_descriptors")
         os._exit(KEEPS_DESCRIPTORS)

@@ -21,7 +21,7 @@ from lm_tools_bridge.code_intelligence.settings import CodeSettings
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
 from lm_tools_bridge.terminal.command_line import json_option, print_json
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust.verb import FOLDER
+from workspace_server.command.trust import FOLDER
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_environment

@@ -1,4 +1,8 @@
-"""One `tools/call` on its way to a source: the request, its view, the tool's name and arguments."""
+"""One `tools/call` on its way to a source: its request, view, name and checked arguments, and its way.
+
+All ways pass the same steps: view, gates, arguments, source, outcome. `Way` says why each exists, and `RULES`
+how they differ.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from lm_tools_bridge.protocol.param_headers import Mirrored, value_at
 from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
 from workspace_server.calls.request import McpRequest, Outcome
-from workspace_server.catalog import schema_defaults
+from workspace_server.catalog import user_choices as schema_defaults
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.results import encode_result
@@ -247,7 +251,7 @@ class CheckedCall(msgspec.Struct, frozen=True):
 def check_arguments(call: Call, offered: OfferedTool) -> CheckedCall | Outcome:
     """The call, ready to run, or the answer that says what is wrong with its arguments.
 
-    Which checks apply depends on the call's way (`ways.py`).
+    Which checks apply depends on the call's way.
     """
     arguments: Mapping[str, Any] = msgspec.json.decode(call.arguments)
     if call.rules.checks_headers and (mismatch := _header_mismatch(call, offered, arguments)) is not None:

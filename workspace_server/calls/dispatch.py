@@ -1,6 +1,6 @@
 """Runs `tools/call`, whichever way a call comes in: view, gates, arguments, source, outcome.
 
-The ways, and which steps differ between them, are in `ways.py`. A tool that fails gives a result that a model
+The ways, and which steps differ between them, are in `call.py`. A tool that fails gives a result that a model
 can read. Results of other servers are passed on as they are.
 """
 
@@ -18,7 +18,8 @@ from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server import log
 from workspace_server.call_context import CallContext
-from workspace_server.calls import outcomes, task_creation, unknown_tool
+from workspace_server.calls import approvals, outcomes, task_creation, unknown_tool
+from workspace_server.calls.approvals import Admitted, ApprovalRequest, InvalidAnswer
 from workspace_server.calls.call import (
     RULES,
     Call,
@@ -32,10 +33,8 @@ from workspace_server.calls.call import (
 )
 from workspace_server.calls.call_record import CallRecord
 from workspace_server.calls.deadline import run_limited, step_for
-from workspace_server.calls.gates import approvals
-from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, InvalidAnswer
-from workspace_server.calls.gates.gate import Gate
-from workspace_server.calls.gates.pending_approvals import PendingApprovals
+from workspace_server.calls.gate import Gate
+from workspace_server.calls.pending_approvals import PendingApprovals
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls

@@ -1,7 +1,9 @@
-"""Turns the outcome of a tool into the answer for its caller.
+"""Turns the outcome of a tool into the answer for its caller, and completes it for models that see a part.
 
 A result that this server wrote must fit the tool's output schema. A result of another server is passed on
-unchanged; a mismatch is only reported.
+unchanged; a mismatch is only reported. What a model sees of a result depends on its client
+(`headers.MODEL_SEES`): what it would miss is added to the part that it sees, and what it would see twice is
+shortened.
 """
 
 from __future__ import annotations

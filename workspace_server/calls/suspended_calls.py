@@ -1,6 +1,7 @@
-"""Keeps suspended calls, and resumes each one when its client answers the input requests.
+"""Runs calls that can outlive their requests, because their sources may ask the client for input.
 
-A source with a session asks while its call runs, so the call stays open here. A source of MCP 2026-07-28 ends
+Each request runs the call until it is done or asks something; the client answers with its next request. A
+source with a session asks while its call runs, so the call stays open here. A source of MCP 2026-07-28 ends
 its call with input requests, so the call is repeated; the source's `requestState` travels inside ours. The
 client sees no difference: a result with `resultType: input_required`.
 """

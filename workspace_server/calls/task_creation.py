@@ -41,7 +41,7 @@ def is_task(outcome: CallOutcome, context: CallContext) -> bool:
 def missing_capability(call: Call, offered: OfferedTool) -> Rejection | None:
     """The error for a client without tasks, if the tool runs only as a task; None if the call may run.
 
-    Calls that cannot become tasks (`ways.py`) wait for the result instead.
+    Calls that cannot become tasks (`call.py`) wait for the result instead.
     """
     if offered.tool.task != "required" or Continuation.TASK not in call.rules.may_become:
         return None

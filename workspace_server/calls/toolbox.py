@@ -1,4 +1,10 @@
-"""Calls tools for programs that are no MCP client: scripts, and programs on the internal channel."""
+"""Calls tools for programs that are no MCP client: scripts, and programs on the internal channel.
+
+The input requests of a call that a script makes go to the client that called the script. A source with a
+session asks through the context. A source of MCP 2026-07-28 ends its call with input requests, so the call is
+repeated here with the answers, as a client would. The script's own call is the one that is suspended
+(`suspended_calls.py`).
+"""
 
 from __future__ import annotations
 

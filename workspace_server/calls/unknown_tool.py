@@ -1,4 +1,7 @@
-"""Answers calls of unknown names: the tool may wait for trust, its source may not have answered yet."""
+"""Answers calls of unknown names: waits for sources that are starting, else says why the tool is not there.
+
+The tool may wait for trust, or its source may not have answered yet.
+"""
 
 from __future__ import annotations
 

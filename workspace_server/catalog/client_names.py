@@ -1,4 +1,4 @@
-"""Names tools as one client needs them, and finds out which tool a call by any of its names means. Pure.
+"""Names tools as one client needs them, and finds the tool that a call by any name means or may mean. Pure.
 
 A client may leave out tools whose names have `__`, or cut long names
 (`lm_tools_bridge/protocol/internal/name_rules.py`). It gets other names, and may call a tool by these or by

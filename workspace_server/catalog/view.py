@@ -18,7 +18,7 @@ from lm_tools_bridge.protocol.internal.own_servers import OwnServers
 from lm_tools_bridge.protocol.internal.source_states import STARTING, UNUSED
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
-from workspace_server.catalog import schema_defaults
+from workspace_server.catalog import user_choices as schema_defaults
 from workspace_server.catalog.client_names import ClientNames, near_names
 from workspace_server.catalog.listing import passes_filters
 from workspace_server.catalog.registry import OfferedTool, Snapshot

@@ -17,7 +17,7 @@ from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option,
 from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust.verb import FOLDER
+from workspace_server.command.trust import FOLDER
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import RemoteServer
 from workspace_server.trust.item import trust_command

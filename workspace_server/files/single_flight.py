@@ -1,6 +1,9 @@
-"""Shares one run, such as a read of the disk, between callers that ask at about the same time.
+"""Runs short disk work for the event loop: shared by callers, in threads where the disk may hang.
 
-No caller gets a result that was read before its call: a call during a run waits for the next run.
+No caller of a shared run gets a result that was read before its call: a call during a run waits for the next
+run. Network and FUSE file systems may hang for minutes and are read in threads, although handing work to a
+thread costs several times as much as a local read. They may also answer from caches, and change without a new
+time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Accepts and closes the connections of a workspace server."""
+"""Accepts connections of the manager; defines a request on one, and its response: JSON or an event stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lm_tools_bridge.http_server.responses.response_head import fixed_lines, ren
 from lm_tools_bridge.protocol import headers, jsonrpc, sse
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
-from workspace_server.http.admission import MAX_BODY, Admission, ManagerHead, ManagerHeadReader, trace_of
+from workspace_server.http.request_head import MAX_BODY, Admission, ManagerHead, ManagerHeadReader, trace_of
 
 
 class HttpRequest(BaseRequest):

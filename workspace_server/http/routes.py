@@ -1,7 +1,9 @@
 """Routes HTTP requests: `POST /mcp`, and health, lifeline and more for the manager.
 
 `/mcp` serves MCP 2026-07-28 only and keeps no state between requests. A `tools/call` is answered in the
-quickest way that it allows (`calls/ways.py`).
+quickest way that it allows (`calls/call.py`). One that differs from an earlier call only in id and arguments,
+of a tool that only computes, is answered without parsing it (`RepeatedCalls`): bodies are compared with
+patterns (`lm_tools_bridge/protocol/call_pattern.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
 from lm_tools_bridge.protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.gates.pending_approvals import PendingApprovals
+from workspace_server.calls.pending_approvals import PendingApprovals
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.http import listen
-from workspace_server.http.admission import ManagerHead, knows_secret
 from workspace_server.http.connections import Connections, HttpRequest, Stream, trim_fields
 from workspace_server.http.listen import wait
+from workspace_server.http.request_head import ManagerHead, knows_secret
 from workspace_server.lifetime import Lifetime
 from workspace_server.methods.inspection import inspection
 from workspace_server.methods.table import PAGE_SIZE, Answer, Methods

@@ -1,7 +1,8 @@
 """Serves the internal channel: a unix socket for programs of the same user that have the token.
 
-This module accepts connections and limits their number; `dispatcher.py` answers messages; `address.py`
-creates the socket. Messages are never logged.
+Creates the socket and the private file that names it, accepts connections and limits their number, and tells
+them of changed secrets and provider configuration: names, no values. `dispatcher.py` answers messages, which
+are never logged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads and changes the configuration of model providers, in a user's and a workspace's file. Blocks.
 
 A file is a JSON object whose `providers` is an array of objects with a `name`; all other members are kept.
-The files are never merged: the caller names the scope. API keys are in the secret store.
+The files are never merged: the caller names the scope. API keys are in the secret store. A project's file
+needs trust, because keys are sent to its addresses (`provider_item`).
 """
 
 from __future__ import annotations

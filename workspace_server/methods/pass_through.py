@@ -168,8 +168,6 @@ def _signed(result: msgspec.Raw, server: Mapping[str, Any]) -> msgspec.Raw:
     return jsonrpc.raw({**members, "_meta": {names.META_SERVER: server, **own}})
 
 
-# `methods/pass_through.py` answers the requests.
-
 _OURS: Final = frozenset({"builtin", "script", "skill", "language-server", "editor"})
 """Kinds of sources that every workspace has, even if they offer nothing."""
 _UNREADABLE: Final = ("_MEMBERS_REMOVED", "TOOL_SCHEMA_INVALID", "_NAME_INVALID", "_URI_INVALID")

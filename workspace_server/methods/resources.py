@@ -1,4 +1,4 @@
-"""Answers `resources/*`: the tools as resources (`tool_resources.py`), then the resources of all sources.
+"""Answers `resources/*`: the tools as resources, then the resources of all sources.
 
 Decides which sources are asked for a URI; `calls/mcp_requests.py` sends the request.
 """

@@ -1,6 +1,7 @@
-"""Reads and writes tasks on disk: two files per task, its record and its result. All methods block.
+"""Defines the record of a task and stores tasks on disk: a file for the record, another for the result.
 
-The result is written first, so that a record with status `completed` always has one.
+The result is written first, so that a record with status `completed` always has one. Methods of `Store`
+block.
 """
 
 from __future__ import annotations

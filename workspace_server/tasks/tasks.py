@@ -2,6 +2,7 @@
 
 A task is stored on disk before its id is sent, and stays there until its time to live is over, whatever
 happens to client, manager or this process. Anyone who knows the id may poll, answer and cancel the task.
+Ended tasks are listed until a manager takes them, which records them as calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The definitions of the meta-tools, as `tools/list` shows them.
+"""The definitions of the meta-tools, as `tools/list` shows them, and the clients that were shown them.
 
 Clients with a tool of their own named `tool_search` are shown ours under another name; calls by either name
-work for all.
+work for all. The meta-tools must not vanish under a model. A stateless request names its client program, but
+no session: what one session of a program was shown stays listed for all of them, also after a restart of this
+process.
 """
 
 from __future__ import annotations

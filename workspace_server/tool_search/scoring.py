@@ -1,6 +1,7 @@
-"""Defines how well a tool matches a query: one score per tool, from a list of tiers. Pure.
+"""Defines how well a tool matches a query: one score per tool, from a list of tiers, and similar terms. Pure.
 
-`index.py` computes the same scores for thousands of tools at once; a test compares the two.
+`index.py` computes the same scores for thousands of tools at once; a test compares the two. A column of the
+edit distance table is kept as bits (Myers 1999), so that a word is compared with all terms at once.
 """
 
 from __future__ import annotations

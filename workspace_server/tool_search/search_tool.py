@@ -1,4 +1,4 @@
-"""Runs the tool `tool_search`: reads its arguments, indexes the view, and writes the result.
+"""Runs the tool `tool_search`: indexes the view, merges hits of other servers, and writes the result.
 
 The caller passes only tools that the client may find.
 """

@@ -14,7 +14,7 @@ from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol.internal.launch import LaunchInstructions
 from support.clients.stateless_requests import SECRET, Caller
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.gates.gate import Gate
+from workspace_server.calls.gate import Gate
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.config.model import Configuration

@@ -48,7 +48,7 @@ async def test_a_source_whose_result_asks_for_input_is_called_again_with_answers
         rounds: list[CallOutcome] = [interim("a", "b", requestState="s1"), interim("c"), ToolResult("done")]
         return rounds[len(seen) - 1]
 
-    assert await toolbox.run(script.context, work) == ToolResult("done")
+    assert await toolbox.run_nested(script.context, work) == ToolResult("done")
     meta = {"_meta": b'{"own":1.50}'}
     assert seen == [
         meta,
@@ -75,7 +75,7 @@ async def test_questions_of_one_result_are_asked_at_the_same_time() -> None:
     async def work(context: CallContext) -> CallOutcome:
         return ToolResult("done") if "inputResponses" in context.params else interim("a", "b")
 
-    assert await toolbox.run(CallContext(ask=ask), work) == ToolResult("done")
+    assert await toolbox.run_nested(CallContext(ask=ask), work) == ToolResult("done")
 
 
 @pytest.mark.parametrize("code", [-32601, -32021, -1])
@@ -85,7 +85,7 @@ async def test_an_error_in_place_of_an_answer_is_the_outcome(code: int) -> None:
     async def work(context: CallContext) -> CallOutcome:
         return interim("a")
 
-    assert await toolbox.run(Script(refused).context, work) is refused
+    assert await toolbox.run_nested(Script(refused).context, work) is refused
 
 
 async def test_a_source_that_never_has_enough_is_given_up() -> None:
@@ -93,7 +93,7 @@ async def test_a_source_that_never_has_enough_is_given_up() -> None:
         return interim("a")
 
     script = Script(*["{}"] * toolbox.MAX_REPEATS)
-    outcome = await toolbox.run(script.context, work)
+    outcome = await toolbox.run_nested(script.context, work)
     assert isinstance(outcome, RpcError)
     assert len(script.asked) == toolbox.MAX_REPEATS
 
@@ -108,6 +108,6 @@ async def test_what_is_no_question_is_asked_as_nothing_anybody_answers(requests:
             return ToolResult("done")
         return jsonrpc.raw({"resultType": "input_required", "inputRequests": requests})
 
-    outcome = await toolbox.run(script.context, work)
+    outcome = await toolbox.run_nested(script.context, work)
     assert outcome == ToolResult("done") if requests == [] else isinstance(outcome, RpcError)
     assert [method for method, _ in script.asked] == ([] if requests == [] else [""])

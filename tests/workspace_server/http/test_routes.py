@@ -19,8 +19,8 @@ from support.clients.stateless_requests import META, SECRET, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
-from workspace_server.calls.gates.approvals import Approvals
-from workspace_server.calls.gates.gate import CallGate, RateLimiter
+from workspace_server.calls.approvals import Approvals
+from workspace_server.calls.gate import CallGate, RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Configuration
 from workspace_server.http.routes import LEARN_EVERY, MAX_PATTERNS

@@ -23,7 +23,7 @@ from support.clients.stateless_requests import Caller, body_of, events, headers_
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import OBJECT, ScriptedSource
 from workspace_server.call_context import CallContext
-from workspace_server.calls.gates.approvals import Admitted
+from workspace_server.calls.approvals import Admitted
 from workspace_server.source import HandshakeResult
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import Tasks

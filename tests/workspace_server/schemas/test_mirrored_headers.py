@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.param_headers import annotated
-from workspace_server.calls.call import mismatch
+from workspace_server.calls.call import mirror_mismatch
 
 SCHEMA = {
     "type": "object",
@@ -39,7 +39,7 @@ SCHEMA = {
     ],
 )
 def test_headers_that_repeat_the_arguments_pass(header: dict[str, str], arguments: dict[str, Any]) -> None:
-    assert mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is None
+    assert mirror_mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_headers_that_repeat_the_arguments_pass(header: dict[str, str], argument
 def test_headers_that_differ_from_the_arguments_are_found(
     header: dict[str, str], arguments: dict[str, Any]
 ) -> None:
-    assert mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is not None
+    assert mirror_mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is not None

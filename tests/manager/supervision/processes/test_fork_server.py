@@ -205,7 +205,7 @@ def main():
 
 real, server_process.main = server_process.main, main
 if {quick}:
-    fork_server.warm_up.run = lambda: None
+    fork_server.load_everything = lambda: None
 fork_server.main()
 """
 """Program of a fork server whose servers print the state they start with, and then change what they can."""
@@ -402,8 +402,8 @@ async def test_a_fork_server_that_keeps_what_loading_opened_exits(
     factory: ServerFactory, probe: Callable[..., Path], opened: str
 ) -> None:
     """Its object would close whatever has the number in the child."""
-    warm_up = f"fork_server.warm_up.run = lambda kept=[]: kept.append({opened})"
-    probe(first=f"import socket\n{warm_up}", quick=False)
+    loading = f"fork_server.load_everything = lambda kept=[]: kept.append({opened})"
+    probe(first=f"import socket\n{loading}", quick=False)
     made = ForkServer(ENVIRON, factory.folder / "fork-server.log")
     factory.fork_servers.append(made)
     assert not await made.ready(within(BOUND))

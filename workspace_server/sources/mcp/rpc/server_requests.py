@@ -1,6 +1,6 @@
 """Answers the requests of a server itself, or passes them to the client whose call they belong to.
 
-`connection.py` finds the calls that may be meant; `calls/suspended_call.py` asks the client.
+`connection.py` finds the calls that may be meant; `calls/suspended_calls.py` asks the client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Admission rules of a workspace server: decides from a head alone whether a request is served. Pure.
+"""Reads and admits request heads: decides from a head alone whether a request is served. Pure.
 
 The same rules hold for all routes. `lm_tools_bridge.protocol.inbound` checks the JSON-RPC body later.
 """

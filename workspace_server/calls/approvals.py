@@ -22,7 +22,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.request_state import approval_id
 from lm_tools_bridge.text.operand import operand
 from workspace_server.call_context import CallContext, refuse_request
-from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
+from workspace_server.calls.pending_approvals import PendingApproval, PendingApprovals
 from workspace_server.calls.request_state import APPROVAL, RequestStates, StateBinding
 from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval

@@ -1,4 +1,7 @@
-"""Reads a workspace's items and their trust at one moment, and finds items by the names people give them."""
+"""Shows a workspace's items and their trust at one moment, and finds items by the names people give them.
+
+All texts of items come from the workspace, so they are escaped.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders
-from workspace_server.command.trust.items import Gathered, gather
+from workspace_server.command.trust_items import Gathered, gather
 from workspace_server.trust.difference import ItemChange, file_line
 from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.record import RecordedItem, recorded_file

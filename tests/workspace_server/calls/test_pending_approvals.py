@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
+from workspace_server.calls.pending_approvals import PendingApproval, PendingApprovals
 
 
 def call(identity: str = "a", *, waits: bool = True, seconds: float = 60.0, **other: str) -> PendingApproval:

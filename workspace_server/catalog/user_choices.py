@@ -1,6 +1,6 @@
-"""Applies the user's default values for tool arguments: in input schemas, and in calls. Pure.
+"""Applies what the user chose for tools: visibilities, and default values of arguments. Pure.
 
-`config/` reads the setting.
+`config/` reads the choices.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal.request_state import approval_id
 from workspace_server.call_context import CallContext
-from workspace_server.calls.gates.approvals import (
+from workspace_server.calls.approvals import (
     MAX_ASKED,
     MAX_PENDING,
     Admitted,
@@ -28,7 +28,7 @@ from workspace_server.calls.gates.approvals import (
     approval_message,
     policy,
 )
-from workspace_server.calls.gates.pending_approvals import PendingApprovals
+from workspace_server.calls.pending_approvals import PendingApprovals
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
 from workspace_server.tool import Tool

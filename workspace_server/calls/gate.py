@@ -11,8 +11,8 @@ from typing import Any, Final
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.token_bucket import TokenBucket
 from workspace_server.call_context import CallContext
-from workspace_server.calls.gates import approvals
-from workspace_server.calls.gates.approvals import Admitted, Approvals, Decision
+from workspace_server.calls import approvals
+from workspace_server.calls.approvals import Admitted, Approvals, Decision
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
 from workspace_server.tool import Tool

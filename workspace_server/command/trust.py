@@ -1,7 +1,7 @@
-"""The verbs trust and untrust: show what a workspace would run, ask, and record the answer.
+"""The verbs trust, untrust and pending: show what a workspace would run, ask, and record the answer.
 
 The items are read once, and exactly the shown content is trusted. Content that changes while the question is
-open needs trust again.
+open needs trust again. `pending`, for `lmtb status`, names what waits for trust, as far as files tell.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust.items import gather
-from workspace_server.command.trust.view import (
+from workspace_server.command.trust_items import gather
+from workspace_server.command.trust_view import (
     MAX_TITLE,
     TrustView,
     change_lines,

@@ -9,9 +9,9 @@ from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Refusal
 from support.servers.mcp_sources.tool_source import ScriptedSource
 from workspace_server.call_context import CallContext
-from workspace_server.calls.gates import gate
-from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, Approvals, InvalidAnswer
-from workspace_server.calls.gates.gate import CallGate, RateLimiter
+from workspace_server.calls import gate
+from workspace_server.calls.approvals import Admitted, ApprovalRequest, Approvals, InvalidAnswer
+from workspace_server.calls.gate import CallGate, RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration

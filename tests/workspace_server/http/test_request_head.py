@@ -8,7 +8,7 @@ from lm_tools_bridge.http_server.parsing.head_reader import MAX_CACHED_HEADS, Re
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.trace_context import made
-from workspace_server.http.admission import (
+from workspace_server.http.request_head import (
     MAX_BODY,
     MAX_HEAD,
     Admission,

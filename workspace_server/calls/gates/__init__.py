@@ -1,1 +1,0 @@
-"""Gates that can stop a call before it runs: approvals and rate limits."""

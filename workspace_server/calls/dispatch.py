@@ -31,8 +31,7 @@ from workspace_server.calls.call import (
     fit_arguments,
     meant_name,
 )
-from workspace_server.calls.call_record import CallRecord
-from workspace_server.calls.deadline import run_limited, step_for
+from workspace_server.calls.call_record import CallRecord, run_limited, step_for
 from workspace_server.calls.gate import Gate
 from workspace_server.calls.pending_approvals import PendingApprovals
 from workspace_server.calls.request import McpRequest, Outcome

@@ -18,7 +18,7 @@ from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
-from workspace_server.calls.deadline import run_limited, step_for
+from workspace_server.calls.call_record import run_limited, step_for
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import StateBinding

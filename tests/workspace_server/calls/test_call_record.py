@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from workspace_server.calls.call_record import LAST, CallRecord, outcome_word
+from workspace_server.call_context import CallContext
+from workspace_server.calls.call_record import LAST, CallRecord, Deadline, outcome_word
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 
@@ -126,3 +127,33 @@ async def test_only_running_calls_can_be_stopped_and_only_once() -> None:
     assert not record.stop(1)
     await task
     assert not record.stop(1)
+
+
+NOTHING = msgspec.Raw(b"{}")
+
+
+async def slow(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
+    await asyncio.sleep(0.2)
+    return NOTHING
+
+
+async def test_the_time_of_a_person_does_not_count() -> None:
+    async with Deadline(0.1, CallContext(ask=slow)) as (context, limit):
+        await asyncio.gather(context.ask("a", NOTHING), context.ask("b", NOTHING))
+    assert not limit.expired()
+
+
+async def test_the_time_before_and_after_does() -> None:
+    with pytest.raises(TimeoutError):
+        async with Deadline(0.1, CallContext(ask=slow)) as (context, limit):
+            await context.ask("a", NOTHING)
+            await asyncio.Event().wait()
+    assert limit.expired()
+
+
+async def test_a_question_that_outlives_its_call_changes_nothing() -> None:
+    async with Deadline(5, CallContext(ask=slow)) as (context, _):
+        asking = asyncio.ensure_future(context.ask("a", NOTHING))
+        await asyncio.sleep(0)
+    assert await asking is NOTHING
+    assert await context.ask("b", NOTHING) is NOTHING

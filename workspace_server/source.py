@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -115,6 +116,10 @@ class Source(ABC):
         nowait_tools: the source's own names of the tools that `call_nowait` runs.
         predecessors: the tasks that close sources of the same id, which this one replaces.
         revision: a counter that rises whenever tools, state or issues may have changed.
+        known_until: the loop's time until which the revision tells of every change of its tools; later,
+            `cached_tools` is asked for each call.
+        is_self_contained: whether its tools ask their callers nothing, call no other tools, and never answer
+            with input requests or tasks of their own.
     """
 
     id: str
@@ -136,6 +141,8 @@ class Source(ABC):
     limit_setting: str = ""
     nowait_tools: frozenset[str] = frozenset()
     revision: int = 0
+    known_until: float = -math.inf
+    is_self_contained: bool = False
     predecessors: tuple[asyncio.Task[None], ...] = ()
 
     async def wait_for_predecessors(self) -> None:

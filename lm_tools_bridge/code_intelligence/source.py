@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -59,6 +60,7 @@ class LanguageServerSource(Source):
     id = ID
     kind: SourceKind = "language-server"
     keywords = ("code", "language server", "lsp")
+    is_self_contained = True
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class LanguageServerSource(Source):
         )
         self._tools: tuple[Tool, ...] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S
+        self.known_until, self._pause_s = -math.inf, LOOK_AGAIN_S
         self._issue: Issue | None = None
         self._waiting: tuple[Issue, ...] = ()
 
@@ -137,7 +139,7 @@ class LanguageServerSource(Source):
     async def refresh(self) -> None:
         """Look at the languages again, and let each server start anew at its next use."""
         self._servers.restart()
-        self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S
+        self.known_until, self._pause_s = -math.inf, LOOK_AGAIN_S
         self._begin_look()
         await super().refresh()
 
@@ -172,7 +174,7 @@ class LanguageServerSource(Source):
 
     def _begin_look(self) -> asyncio.Task[None] | None:
         now = asyncio.get_running_loop().time()
-        if self._looking is None and now >= self._look_at:
+        if self._looking is None and now >= self.known_until:
             self._looking = asyncio.create_task(self._look(), name="languages")
         return self._looking
 
@@ -189,7 +191,7 @@ class LanguageServerSource(Source):
             tools, waiting = self._tools or _UNKNOWN, self._waiting
         finally:
             self._looking = None
-            self._look_at = asyncio.get_running_loop().time() + self._pause_s
+            self.known_until = asyncio.get_running_loop().time() + self._pause_s
             self._pause_s = min(2 * self._pause_s, RARELY_S)
         if (tools, waiting) != (self._tools, self._waiting):
             self._tools, self._waiting, self._pause_s = tools, waiting, LOOK_AGAIN_S

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -107,7 +108,9 @@ class EditorSource(McpSource):
         if self._watch.is_overdue:
             return None
         if self.window is None:
+            self.known_until = asyncio.get_running_loop().time() + self._watch.rest_s
             return ()
+        self.known_until = -math.inf
         return None if self.lists.tools.stale else super().cached_tools()
 
     def offerings(self) -> SourceOfferings:

@@ -7,6 +7,7 @@ used; when it closes, the next one takes its place.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -59,6 +60,11 @@ class WindowWatch:
     def is_overdue(self) -> bool:
         """Whether what is known is too old."""
         return not self._closed and (self._look_at is None or self._clock() >= self._look_at)
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds until what is known is too old."""
+        return math.inf if self._look_at is None or self._closed else self._look_at - self._clock()
 
     async def look(self, *, anew: bool = False, everywhere: bool = False) -> None:
         """Find out which window is there, unless that was found out a moment ago.

@@ -7,6 +7,7 @@ for clients that wait for change notifications.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,7 @@ class SkillSource(Source):
 
     id = "skills"
     kind = "skill"
+    known_until = math.inf  # it has no tools
 
     def __init__(self, root: Path, trust: Trust, own: Sequence[Path], *, check_s: float = CHECK_S) -> None:
         self._root = root

@@ -125,25 +125,6 @@ class InvalidAnswer:
 Decision = Admitted | ApprovalRequest | Refusal | InvalidAnswer
 
 
-def policy(
-    name: str,
-    tool: Tool,
-    approvals: Mapping[str, Approval],
-    arguments: Mapping[str, Any] | None = None,
-) -> Approval:
-    """The decision for a tool: the user's, or else what the tool itself declares.
-
-    Args:
-        name: its offered name.
-        approvals: the user's decisions by offered name (`Configuration.approvals`).
-        arguments: those of the call; None for any call.
-    """
-    if decided := approvals.get(name):
-        return decided
-    is_harmless = arguments is not None and tool.is_harmless(arguments)
-    return "ask" if tool.requires_approval and not is_harmless else "allow"
-
-
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One call that waits for a decision."""

@@ -22,7 +22,6 @@ from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from lm_tools_bridge.protocol.param_headers import Mirrored, value_at
 from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
 from workspace_server.calls.request import McpRequest, Outcome
-from workspace_server.catalog import user_choices as schema_defaults
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.results import encode_result
@@ -258,7 +257,7 @@ def check_arguments(call: Call, offered: OfferedTool) -> CheckedCall | Outcome:
         return mismatch
     if not call.rules.checks_arguments:
         return CheckedCall(call, offered, arguments)
-    filled = schema_defaults.fill_defaults(offered, arguments)
+    filled = offered.with_defaults(arguments)
     if filled is not arguments:
         call = replace(call, arguments=jsonrpc.raw(filled))
     if problems := offered.arguments.check(filled):
@@ -270,7 +269,7 @@ def check_arguments(call: Call, offered: OfferedTool) -> CheckedCall | Outcome:
 
 def fit_arguments(offered: OfferedTool, text: bytes) -> Mapping[str, Any] | None:
     """Arguments, given as JSON text, decoded and with defaults filled in; None if they violate the schema."""
-    arguments = schema_defaults.fill_defaults(offered, msgspec.json.decode(text))
+    arguments = offered.with_defaults(msgspec.json.decode(text))
     return None if offered.arguments.check(arguments) else arguments
 
 

@@ -31,11 +31,11 @@ from workspace_server.calls.call import (
     fit_arguments,
     meant_name,
 )
-from workspace_server.calls.call_record import CallRecord, run_limited, step_for
 from workspace_server.calls.gate import Gate
 from workspace_server.calls.pending_approvals import PendingApprovals
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import RequestStates
+from workspace_server.calls.running_calls import CallRecord, run_limited, step_for
 from workspace_server.calls.suspended_calls import SuspendedCalls
 from workspace_server.calls.task_creation import TaskCreation
 from workspace_server.calls.toolbox import NestedToolbox, find_remote_hits, run_nested
@@ -158,7 +158,8 @@ class Calls:
         checked = check_arguments(call, offered)
         if not isinstance(checked, CheckedCall):
             return checked
-        if (missing := task_creation.missing_capability(call, offered)) is not None:
+        needs_task = offered.tool.task == "required"
+        if needs_task and (missing := task_creation.missing_capability(call, offered)) is not None:
             return missing
         context, began = checked.call.context(), time.monotonic()
         decision = await self._gate.admit(offered, checked.arguments, context, call.view.configuration)
@@ -179,7 +180,8 @@ class Calls:
                 if call.depth == 0:
                     clock = call.request.clock
                     clock.add(offered.source.id, time.monotonic() - began)
-                    clock.is_task = task_creation.is_task(outcome, admitted.context)
+                    if isinstance(outcome, msgspec.Raw):
+                        clock.is_task = task_creation.is_task(outcome, admitted.context)
                 answer = outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
                 return outcomes.with_note(outcomes.for_model(answer, offered, call.model_sees), call.note)
 
@@ -192,6 +194,8 @@ class Calls:
         return None if refusal is None else encode_result(refusal_result(offered.named_tool(), refusal))
 
     async def _run_admitted(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
+        if checked.offered.source.is_self_contained and checked.offered.tool.task == "forbidden":
+            return await self._run_traced(checked, context)
         work = partial(self._run_traced, checked)
         if Continuation.SUSPENDED not in checked.call.rules.may_become:
             return await run_nested(context, work)
@@ -210,16 +214,18 @@ class Calls:
     async def _run_source(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
         call, offered = checked.call, checked.offered
         seconds = call.time_limit_s(offered)
-        text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
-        step = step_for(call.limit_setting(offered))
 
         async def work(timed: CallContext) -> CallOutcome:
-            toolbox = None if call.depth >= MAX_DEPTH else NestedToolbox(call, timed, self.run)
-            inside = replace(timed, toolbox=toolbox)
-            return await offered.source.call_tool(offered.tool.name, checked.arguments, inside)
+            if call.depth < MAX_DEPTH and not offered.source.is_self_contained:
+                timed = replace(timed, toolbox=NestedToolbox(call, timed, self.run))
+            return await offered.source.call_tool(offered.tool.name, checked.arguments, timed)
+
+        def explain_timeout() -> tuple[str, str]:
+            text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
+            return text, step_for(call.limit_setting(offered))
 
         try:
-            return await run_limited(seconds, context, work, text, step)
+            return await run_limited(seconds, context, work, explain_timeout)
         except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer
             return _failed(offered, fault)
 

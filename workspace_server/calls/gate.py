@@ -11,10 +11,9 @@ from typing import Any, Final
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.token_bucket import TokenBucket
 from workspace_server.call_context import CallContext
-from workspace_server.calls import approvals
 from workspace_server.calls.approvals import Admitted, Approvals, Decision
 from workspace_server.catalog.registry import OfferedTool
-from workspace_server.config.model import Configuration
+from workspace_server.config.model import Approval, Configuration
 from workspace_server.tool import Tool
 
 MAX_BUCKETS: Final = 4096
@@ -62,6 +61,26 @@ def refusal(name: str, wait_s: float) -> Refusal:
     """The refusal for a caller who has to wait."""
     text = f"{name} is rate limited, retry after {max(1, math.ceil(wait_s))} s"
     return Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=math.ceil(wait_s * 1000))
+
+
+def policy(
+    name: str,
+    tool: Tool,
+    approvals: Mapping[str, Approval],
+    arguments: Mapping[str, Any] | None = None,
+) -> Approval:
+    """The decision for a tool: the user's, or else what the tool itself declares.
+
+    Args:
+        name: its offered name.
+        approvals: the user's decisions by offered name (`Configuration.approvals`).
+        arguments: those of the call; None for any call.
+    """
+    if decided := approvals.get(name):
+        return decided
+    if not tool.requires_approval or (arguments is not None and tool.is_harmless(arguments)):
+        return "allow"
+    return "ask"
 
 
 class Gate:
@@ -119,9 +138,7 @@ class CallGate(Gate):
     def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
         """See `Gate`."""
         tool = offered.tool
-        return (
-            not tool.rate_limited and approvals.policy(offered.name, tool, configuration.approvals) == "allow"
-        )
+        return not tool.rate_limited and policy(offered.name, tool, configuration.approvals) == "allow"
 
     async def admit(
         self,
@@ -135,7 +152,9 @@ class CallGate(Gate):
         counts = tool.rate_limited and not self._approvals.resumes(context)
         if counts and (seconds := self._limiter.wait(name, context.client, self._now())):
             return refusal(name, seconds)
-        decided = approvals.policy(name, tool, configuration.approvals, arguments)
+        decided = policy(name, tool, configuration.approvals, arguments)
+        if decided == "allow" and not counts and "requestState" not in context.params:
+            return Admitted(context)  # most calls
         decision = await self._approvals.decide(name, tool, decided, arguments, context, self._wall())
         if counts and isinstance(decision, Admitted):
             self._limiter.take(name, context.client, self._now())

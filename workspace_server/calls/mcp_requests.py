@@ -18,10 +18,10 @@ from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
-from workspace_server.calls.call_record import run_limited, step_for
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import StateBinding
+from workspace_server.calls.running_calls import run_limited, step_for
 from workspace_server.catalog.view import View
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, RpcError
@@ -60,9 +60,12 @@ async def forward(
         return await source.forward(method, {**members, **resuming}, timed)
 
     async def work(context: CallContext) -> CallOutcome:
+        return await run_limited(seconds, context, send, explain_timeout)
+
+    def explain_timeout() -> tuple[str, str]:
         text = f"{source.id} did not answer {method} within {seconds:g} s"
         setting = source.limit_setting if source.timeout_s else view.configuration.call_timeout_setting
-        return await run_limited(seconds, context, send, text, step_for(setting))
+        return text, step_for(setting)
 
     context, began = Call(request, view, name, msgspec.Raw(b"{}")).context(), time.monotonic()
     if method not in _MAY_ASK:

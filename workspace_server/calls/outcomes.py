@@ -267,6 +267,25 @@ def answer(identity: bytes, offered: OfferedTool, outcome: CallOutcome, report: 
             return outcome
 
 
+_SMALL_BYTES: Final = 4096
+"""Results of other servers up to this size are read for `isError`; errors are rarely larger."""
+
+
+def outcome_word(outcome: CallOutcome) -> str:
+    """`ok`, `error`, or the reason of a refusal."""
+    match outcome:
+        case Refusal():
+            return outcome.reason.word
+        case RpcError():
+            return "error"
+        case ToolResult():
+            return "error" if outcome.is_error else "ok"
+        case msgspec.Raw():
+            small = len(memoryview(outcome)) <= _SMALL_BYTES
+            flag = jsonrpc.members_of(outcome).get("isError") if small else None
+            return "error" if flag is not None and jsonrpc.bytes_of(flag) == b"true" else "ok"
+
+
 def with_note(answer: Outcome, note: str) -> Outcome:
     """The answer with one more text for the model; what has no list of content stays as it is."""
     if not note or isinstance(answer, Rejection):

@@ -20,8 +20,7 @@ from lm_tools_bridge.protocol.internal.ended_task import MAX_NAME, MAX_SOURCE, E
 from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call, Continuation
-from workspace_server.calls.call_record import outcome_word
-from workspace_server.calls.outcomes import ReportIssue
+from workspace_server.calls.outcomes import ReportIssue, outcome_word
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.suspended_calls import URL_REQUIRED
 from workspace_server.catalog.registry import OfferedTool

@@ -42,6 +42,7 @@ class Listing:
         tools: the valid tools of the last good list.
         filtered: the source's own names of tools that `include` or `exclude` leaves out.
         stale: whether the list may be out of date.
+        known_revision: the source's revision of which the list is, if the source knew it without waiting.
     """
 
     def __init__(self, source: Source) -> None:
@@ -49,6 +50,7 @@ class Listing:
         self.tools: tuple[Tool, ...] = ()
         self.filtered: tuple[str, ...] = ()
         self.stale = False
+        self.known_revision: int | None = None
         self._listed: tuple[Tool, ...] | None = None
         self._problems: list[Issue] = []
         self._cause: str | None = None
@@ -70,7 +72,7 @@ class Listing:
         if self._task is not None or self._closed:
             return self._begun + 1
         if self.source.state not in UNUSED and (tools := self.source.cached_tools()) is not None:
-            self._known = tools
+            self._known, self.known_revision = tools, self.source.revision
             self._take(tools, is_fresh=False)
             return self._begun
         self._start(now)
@@ -122,6 +124,7 @@ class Listing:
     def _start(self, now: float) -> None:
         self._begun += 1
         self._started = now
+        self.known_revision = None
         self._task = asyncio.create_task(_list(self.source), name=f"list-{self.source.id}")
 
     def _collect(self) -> None:

@@ -47,6 +47,13 @@ class OfferedTool:
         """The tool under its offered name, for messages."""
         return self._named
 
+    def with_defaults(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments, with defaults for those the caller left out; the same object if nothing is added."""
+        if not self.defaults:
+            return arguments
+        missing = {key: value for key, value in self.defaults.items() if key not in arguments}
+        return {**arguments, **missing} if missing else arguments
+
     @cached_property
     def _named(self) -> Tool:
         return Tool(self.name, self.definition, self.tool.visibility, self.tool.keywords)
@@ -180,8 +187,13 @@ class Registry:
         """Whether the last snapshot is still correct for tools."""
         if not self._is_current:
             return False
-        for listing in self._listings:  # noqa: SIM110  runs for every call; a generator doubles its cost
-            if not listing.is_unchanged:
+        now = asyncio.get_running_loop().time()
+        for listing in self._listings:  # runs for every call; a generator doubles its cost
+            source = listing.source
+            if now < source.known_until:
+                if source.revision != listing.known_revision:
+                    return False
+            elif not listing.is_unchanged:
                 return False
         return True
 

@@ -58,14 +58,6 @@ def apply_defaults(
     return applied, issues
 
 
-def fill_defaults(offered: OfferedTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments, with defaults for those the caller left out; the same object if nothing is added."""
-    if not offered.defaults:
-        return arguments
-    missing = {key: value for key, value in offered.defaults.items() if key not in arguments}
-    return {**arguments, **missing} if missing else arguments
-
-
 def _with_defaults(offered: OfferedTool, defaults: Mapping[str, Any], issues: list[Issue]) -> OfferedTool:
     schema = offered.schema
     properties = schema.get("properties")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.text.text_tokens import text_tokens
-from workspace_server.calls import approvals
+from workspace_server.calls import gate
 from workspace_server.catalog import user_choices as schema_defaults
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
@@ -117,7 +117,7 @@ def _row(offered: OfferedTool, listed_names: set[str], configuration: Configurat
         **unlisted,
         "state": "callable",
         "tokens": tokens(offered.definition),
-        "approval": approvals.policy(offered.name, offered.tool, configuration.approvals),
+        "approval": gate.policy(offered.name, offered.tool, configuration.approvals),
         "description": clean_text(offered.tool.description),
     }
 

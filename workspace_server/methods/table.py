@@ -167,7 +167,8 @@ class Methods:
     async def answer(self, request: McpRequest) -> Answer:
         """Answer one request; an exception becomes -32603 and a log line."""
         try:
-            outcome = await self._pass_through.answer(request)
+            may_pass_through = headers.PASS_THROUGH in request.header
+            outcome = await self._pass_through.answer(request) if may_pass_through else None
             if outcome is None:
                 outcome = await self._from_table(request)
         except Exception as fault:  # noqa: BLE001  every request gets an answer with its id
@@ -183,7 +184,7 @@ class Methods:
 
     def answer_nowait(self, request: McpRequest) -> Answer | None:
         """Answer a call of a tool that only computes; None if the request has to be awaited."""
-        if request.view is None or self._pass_through.may_answer(request, request.view):
+        if request.view is None or self._may_pass_through(request, request.view):
             return None
         try:
             outcome = self._calls.call_nowait(request, request.view)
@@ -194,11 +195,14 @@ class Methods:
     def repeatable(self, request: McpRequest) -> tuple[View, OfferedTool] | None:
         """The view and the tool under which `answer_repeated` may answer calls like this one; else None."""
         view = request.view
-        if view is None or self._pass_through.may_answer(request, view):
+        if view is None or self._may_pass_through(request, view):
             return None
         if self._calls.quickest_way(request, view) is not Way.REPEATED:
             return None
         return view, view.by_name[request.inbound.name or ""]
+
+    def _may_pass_through(self, request: McpRequest, view: View) -> bool:
+        return headers.PASS_THROUGH in request.header and self._pass_through.may_answer(request, view)
 
     def answer_repeated(
         self, view: View, offered: OfferedTool, identity: bytes, arguments: bytes

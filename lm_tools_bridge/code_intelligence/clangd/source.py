@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -34,6 +35,8 @@ class ClangdSource(Source):
     kind: SourceKind = "language-server"
     default: Default = "exposed"
     keywords = ("c++", "clangd")
+    known_until = math.inf
+    is_self_contained = True
 
     def __init__(
         self,

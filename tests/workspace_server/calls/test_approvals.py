@@ -26,8 +26,8 @@ from workspace_server.calls.approvals import (
     Decision,
     InvalidAnswer,
     approval_message,
-    policy,
 )
+from workspace_server.calls.gate import policy
 from workspace_server.calls.pending_approvals import PendingApprovals
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,6 +86,8 @@ class BuiltinSource(Source):
     id = "builtin"
     kind: SourceKind = "builtin"
     nowait_tools = frozenset({"calculator"})
+    known_until = math.inf
+    is_self_contained = True
 
     def __init__(self, workspace: Workspace, searches: KeptSearches | None = None) -> None:
         """Args:

@@ -7,6 +7,7 @@ change notifications.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -94,6 +95,7 @@ class ScriptSource(Source):
         """
         before, self._last = self._last, self._catalog.look(change_detector)
         self._is_followed = True
+        self.known_until = math.inf  # the files are checked for each request
         if self._last is not before:
             self.revision += 1
 

@@ -12,7 +12,8 @@ import pytest
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.call_context import CallContext
-from workspace_server.calls.call_record import LAST, CallRecord, Deadline, outcome_word
+from workspace_server.calls.outcomes import outcome_word
+from workspace_server.calls.running_calls import LAST, CallRecord, Deadline
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 

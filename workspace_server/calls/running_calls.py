@@ -1,7 +1,8 @@
-"""Remembers the calls that run and those that ended last, and stops running ones for the user.
+"""Records the calls that run and those that ended last, stops running ones, and limits their time.
 
-It has tools, clients, times and outcomes, never arguments or results. Calls that are answered without a task
-are over before anybody could look, and are not recorded.
+The record has tools, clients, times and outcomes, never arguments or results. Calls that are answered without
+a task are over before anybody could look, and are not recorded. The clock of a limit stands still while a
+person is being asked.
 """
 
 from __future__ import annotations
@@ -16,24 +17,23 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.call_context import CallContext
+from workspace_server.calls.outcomes import outcome_word
 from workspace_server.calls.suspended_calls import Work
-from workspace_server.tool import CallOutcome, RpcError, ToolResult
+from workspace_server.tool import CallOutcome, RpcError
 
 
 async def run_limited(
-    seconds: float, context: CallContext, work: Work, text: str, next_step: str | None = None
+    seconds: float, context: CallContext, work: Work, explain: Callable[[], tuple[str, str]]
 ) -> CallOutcome:
-    """The outcome of `work`, or a refusal (`call_timed_out`) with this text if the time runs out first.
+    """The outcome of `work`, or a refusal (`call_timed_out`) if the time runs out first.
 
     Args:
         seconds: the limit; time in which the caller is being asked something does not count.
         context: what `work` is called with, except that the clock knows when it asks.
         work: makes the call. What it raises is raised here.
-        text: says which call was stopped and when.
-        next_step: what the caller can do; None for the usual advice.
+        explain: says which call was stopped and when, and what the caller can do.
     """
     try:
         async with Deadline(seconds, context) as (timed, limit):
@@ -41,7 +41,7 @@ async def run_limited(
     except TimeoutError:
         if not limit.expired():
             raise
-        return Refusal(Reason.CALL_TIMED_OUT, text, next_step, delivered="unknown")
+        return Refusal(Reason.CALL_TIMED_OUT, *explain(), delivered="unknown")
 
 
 def step_for(setting: str) -> str:
@@ -104,8 +104,6 @@ class Deadline:
 
 
 LAST: Final = 32
-_SMALL_BYTES: Final = 4096
-"""Results of other servers up to this size are read for `isError`; errors are rarely larger."""
 
 
 class CallRecord:
@@ -174,21 +172,6 @@ def running_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  narrows the type: coroutines run in tasks here
     return task
-
-
-def outcome_word(outcome: CallOutcome) -> str:
-    """`ok`, `error`, or the reason of a refusal."""
-    match outcome:
-        case Refusal():
-            return outcome.reason.word
-        case RpcError():
-            return "error"
-        case ToolResult():
-            return "error" if outcome.is_error else "ok"
-        case msgspec.Raw():
-            small = len(memoryview(outcome)) <= _SMALL_BYTES
-            flag = jsonrpc.members_of(outcome).get("isError") if small else None
-            return "error" if flag is not None and jsonrpc.bytes_of(flag) == b"true" else "ok"
 
 
 def _milliseconds(seconds: float) -> float:

@@ -1,7 +1,8 @@
-"""Hands a password to sudo once: over a private socket, to an askpass program of ours.
+"""Hands a password to sudo once: into the pipe that an askpass program of ours passes over a private socket.
 
-The folder has mode 0700, the socket 0600. Only our program gets the password, in the session of the command
-and started by the real sudo, and only once. It is in no argument, variable or file, nor in a core file.
+The folder has mode 0700, the socket 0600. The program never sees the password: it hands over its standard
+output, and the agent writes into it once, if it is the pipe of the real sudo in the session of the command.
+The password is in no argument, variable, socket or file.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import os
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,14 +27,15 @@ SOCKET: Final = "askpass.sock"
 _PROGRAM: Final = "askpass"
 _SUDO: Final = "sudo"
 _CLIENT: Final = (
-    "import resource, socket, sys\n"
-    "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+    "import socket, sys\n"
     "with socket.socket(socket.AF_UNIX) as peer:\n"
     "    peer.connect(sys.argv[1])\n"
-    "    with peer.makefile('rb') as file:\n"
-    "        sys.stdout.buffer.write(file.read(65536))\n"
+    "    socket.send_fds(peer, [b'1'], [1])\n"
+    # the agent closes the connection when it has written; sudo must not see the end of our output before
+    "    peer.recv(1)\n"
 )
 _ANSWER_S: Final = 5.0
+"""How long one connection may take. Ours takes milliseconds; one that hands over nothing is closed then."""
 
 
 class AskpassChannel:
@@ -56,43 +59,59 @@ class AskpassChannel:
         path = os.environ.get("PATH", os.defpath)
         return {"PATH": f"{self._folder}{os.pathsep}{path}"}
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
-        del reader
-        try:
-            if not self.is_used and await self._may_ask(writer):
-                self.is_used = True
-                writer.write(self._password + b"\n")
-                self._password = b""
-                async with asyncio.timeout(_ANSWER_S):
-                    await writer.drain()
-        except (OSError, TimeoutError):
-            pass
-        finally:
-            writer.close()
+    async def serve(self, listening: socket.socket) -> None:
+        """Answer connections until cancelled, or until the system accepts no more: sudo then gets nothing."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as connections:
             with suppress(OSError):
-                await writer.wait_closed()
+                while True:
+                    connection, _ = await loop.sock_accept(listening)
+                    connections.create_task(self._answer(connection))
 
     def forget(self) -> None:
         """Drop the password, if nobody asked for it."""
         self._password = b""
         self.session.cancel()
 
-    async def _may_ask(self, writer: asyncio.StreamWriter) -> bool:
-        peer = writer.get_extra_info("socket")
-        if unix_peer_uid(peer) != os.geteuid():
-            return False
-        pid = unix_peer_pid(peer)
-        if pid is None:
-            return False
-        async with asyncio.timeout(_ANSWER_S):
-            session = await asyncio.shield(self.session)
-        try:
-            if os.getsid(pid) != session:
-                return False
-        except OSError:
-            return False
-        return await asyncio.to_thread(asks_for_sudo, pid, _program(self._folder))
+    async def _answer(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_ANSWER_S):
+                pid = unix_peer_pid(connection)
+                if pid is None or unix_peer_uid(connection) != os.geteuid():
+                    return
+                output = await _receive_descriptor(connection)
+                if output is None:
+                    return
+                try:
+                    await self._write_password(pid, output)
+                finally:
+                    os.close(output)
+
+    async def _write_password(self, pid: int, output: int) -> None:
+        """Write the password to a descriptor, if it is the pipe from our program to sudo."""
+        session = await asyncio.shield(self.session)
+        may_ask = await asyncio.to_thread(asks_for_sudo, pid, session, _program(self._folder), output)
+        if self.is_used or not may_ask:
+            return
+        self.is_used = True
+        password, self._password = self._password, b""
+        # another process that holds the pipe may have filled it: the agent must not wait for that
+        os.set_blocking(output, False)
+        os.write(output, password + b"\n")
+
+
+async def _receive_descriptor(connection: socket.socket) -> int | None:
+    """The descriptor that the other end sends with its first bytes; None if there is none."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    connection.setblocking(False)
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
+    # the kernel closes what is sent beyond the first descriptor
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    return descriptors[0] if descriptors else None
 
 
 @asynccontextmanager
@@ -108,11 +127,13 @@ async def askpass_channel(password: str) -> AsyncIterator[AskpassChannel]:
     path = private.path / SOCKET
     try:
         listening = listening_socket(path, 4)
-        server = await asyncio.start_unix_server(channel.answer, sock=listening)
+        server = asyncio.create_task(channel.serve(listening))
         try:
             yield channel
         finally:
-            server.close()
+            server.cancel()
+            await asyncio.wait([server])
+            listening.close()
             channel.forget()
     finally:
         await asyncio.to_thread(private.close)

@@ -6,14 +6,14 @@ import asyncio
 import ctypes
 import hashlib
 import os
-import resource
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from lm_tools_bridge.agent.settings.settings import AgentSettings
 from lm_tools_bridge.agent.tool_source import Outcome
 from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from support.clients.scripted_person import ScriptedPerson
-from support.processes.timeouts import within
+from support.processes.timeouts import GUARD_S, within
 
 FAKE_SUDO = r"""#!/bin/sh
 # what sudo does with -A: ask the askpass program, then run the command
@@ -54,7 +54,7 @@ def fake_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     program.write_text(FAKE_SUDO.replace("DIGEST", places["DIGEST"]).replace("SECOND", places["SECOND"]))
     program.chmod(0o755)
 
-    def is_fake_sudos(pid: int, _: Sequence[str]) -> bool:
+    def is_fake_sudos(pid: int, *_: object) -> bool:
         parent = psutil.Process(pid).parent()
         return parent is not None and str(program) in parent.cmdline()
 
@@ -185,22 +185,6 @@ async def test_no_core_file_of_the_agent_can_hold_the_password(tmp_path: Path, f
     assert (dumpable, libc.prctl(3, 0, 0, 0, 0)) == ([0], before)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of other processes are Linux's")
-async def test_no_core_file_of_the_program_can_hold_the_password(
-    fake_sudo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(askpass, "asks_for_sudo", lambda *_: True)
-    async with askpass_channel(CANARY) as channel:
-        program = str(Path(channel.variables["PATH"].partition(":")[0]) / "askpass")
-        asking = await asyncio.create_subprocess_exec(program, "p", stdout=asyncio.subprocess.PIPE)
-        async with asyncio.timeout(within(10)):
-            while psutil.Process(asking.pid).rlimit(resource.RLIMIT_CORE) != (0, 0):
-                await asyncio.sleep(0.01)
-            channel.session.set_result(os.getsid(asking.pid))
-            printed, _ = await asking.communicate()
-    assert printed == f"{CANARY}\n".encode()
-
-
 async def test_a_cancelled_question_runs_nothing_and_leaves_nothing(tmp_path: Path, fake_sudo: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await run(tmp_path, ScriptedPerson(asyncio.CancelledError()), "touch ran; sudo true")
@@ -287,6 +271,72 @@ async def test_nothing_but_the_real_sudo_gets_the_password(
     assert "sesame" not in text
 
 
+BEHIND_OUR_PROGRAM = """#!PYTHON
+# another askpass program: it leaves a child behind and becomes ours, so that its process id is that of ours
+import os, socket, sys
+ours, stolen = OURS, STOLEN
+peer = socket.socket(socket.AF_UNIX)
+MOVE
+def keep(data):
+    with open(stolen + ".new", "wb") as file:
+        file.write(data)
+    os.rename(stolen + ".new", stolen)
+    os._exit(0)
+if os.fork() == 0:
+    READ
+os.execv(ours[0], ours)
+"""
+MOVES = {
+    "a connection that a child keeps": (
+        "peer.connect(ours[-1])",
+        "socket.send_fds(peer, [b'1'], [1]); keep(peer.recv(100))",
+        "a password",
+    ),
+    "a pipe of its own over a connection that a child keeps": (
+        "peer.connect(ours[-1])",
+        "end, start = os.pipe(); socket.send_fds(peer, [b'1'], [start]); os.close(start); keep(os.read(end, 100))",
+        "a password",
+    ),
+    "a pipe of its own as the output of our program": (
+        "end, start = os.pipe(); os.dup2(start, 1); os.close(start)",
+        "os.close(1); keep(os.read(end, 100))",
+        "nothing",
+    ),
+    "a socket as the output of our program": (
+        "end, start = socket.socketpair(); os.dup2(start.fileno(), 1); start.close()",
+        "os.close(1); keep(end.recv(100))",
+        "nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+async def test_a_program_that_becomes_ours_gets_no_password(
+    tmp_path: Path, set_uid_sudo: Path, move: str
+) -> None:
+    prepare, read, answer = MOVES[move]
+    stolen = tmp_path / "stolen"
+    async with askpass_channel("sesame-open") as channel:
+        private = Path(channel.variables["PATH"].partition(":")[0])
+        ours = shlex.split((private / "askpass").read_text().partition("exec ")[2])
+        thief = BEHIND_OUR_PROGRAM.replace("MOVE", prepare).replace("READ", read)
+        thief = thief.replace("OURS", repr(ours)).replace("STOLEN", repr(str(stolen)))
+        (tmp_path / "t").write_text(thief.replace("PYTHON", sys.executable))
+        (tmp_path / "t").chmod(0o755)
+        sudo = await asyncio.create_subprocess_exec(
+            set_uid_sudo / "real", env={"SUDO_ASKPASS": str(tmp_path / "t")}, stdout=asyncio.subprocess.PIPE
+        )
+        async with asyncio.timeout(GUARD_S):
+            while [asking.cmdline() for asking in psutil.Process(sudo.pid).children()] != [ours]:
+                await asyncio.sleep(0.01)
+            # a busy or stopped agent answers only now: the process that connected has become our program
+            channel.session.set_result(os.getsid(sudo.pid))
+            printed, _ = await sudo.communicate()
+            while not stolen.exists():
+                await asyncio.sleep(0.01)
+    assert (stolen.read_bytes(), printed.decode()) == (b"", f"sudo got {answer}\n")
+
+
 async def test_a_library_that_is_preloaded_behind_an_empty_variable_gets_no_password(
     tmp_path: Path, set_uid_sudo: Path
 ) -> None:
@@ -298,5 +348,52 @@ async def test_a_library_that_is_preloaded_behind_an_empty_variable_gets_no_pass
 
 
 def test_a_process_that_no_sudo_started_is_not_sudos() -> None:
-    assert not sudo_peer.asks_for_sudo(os.getpid(), psutil.Process().cmdline())
-    assert not sudo_peer.asks_for_sudo(2**22 + 1, [])
+    end, start = os.pipe()
+    session, program = os.getsid(0), psutil.Process().cmdline()
+    assert not sudo_peer.asks_for_sudo(os.getpid(), session, program, start)
+    assert not sudo_peer.asks_for_sudo(2**22 + 1, session, [], start)
+    os.close(end)
+    os.close(start)
+
+
+@contextmanager
+def outputs(folder: Path) -> Iterator[dict[str, int]]:
+    """Descriptors that a program could hand over, by what they are."""
+    (end, start), (other, our), (terminal, line) = os.pipe(), socket.socketpair(), os.openpty()
+    os.mkfifo(folder / "fifo")
+    fifo_end = os.open(folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    made = {
+        "a pipe of root's": start,
+        "the end for reading": end,
+        "a path to the pipe": os.open(f"/proc/self/fd/{start}", os.O_PATH),
+        "both ends": os.open(f"/proc/self/fd/{start}", os.O_RDWR),
+        "a socket": our.fileno(),
+        "a terminal": line,
+        "a file": os.open(folder / "file", os.O_WRONLY | os.O_CREAT),
+        "a FIFO in a file system": os.open(folder / "fifo", os.O_WRONLY),
+        "a pipe of another user's": pipe_of_another_user(),
+    }
+    try:
+        yield made
+    finally:
+        for descriptor in {*made.values(), terminal, fifo_end} - {our.fileno()}:
+            os.close(descriptor)
+        our.close()
+        other.close()
+
+
+def pipe_of_another_user() -> int:
+    make = "import os, socket; socket.send_fds(socket.socket(fileno=0), [b'1'], [os.pipe()[1]])"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        program = ["/usr/bin/env", "python3", "-I", "-c", make]
+        subprocess.run(program, stdin=theirs, user=65534, check=True, timeout=GUARD_S)
+        (descriptor,) = socket.recv_fds(ours, 1, 1)[1]
+    return descriptor
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="only root makes a pipe of root's")
+def test_only_the_end_for_writing_of_a_pipe_that_root_made_can_be_sudos(tmp_path: Path) -> None:
+    with outputs(tmp_path) as descriptors:
+        taken = [name for name, descriptor in descriptors.items() if sudo_peer.is_pipe_of_root(descriptor)]
+    assert taken == ["a pipe of root's"]

@@ -45,7 +45,7 @@ from workspace_server.catalog.view import View
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool import CallOutcome, InvalidArguments, ToolError, ToolResult
-from workspace_server.tool_search import execute_tool, search_tool
+from workspace_server.tool_search import definitions, search_tool
 from workspace_server.tool_search.definitions import EXECUTE, META_NAMES, SEARCH_NAMES
 from workspace_server.tool_search.search_tool import Found, Searchable, SearchTool
 
@@ -251,9 +251,9 @@ class Calls:
         return await self._search.search(searchable, view, arguments, remote_hits)
 
     async def _execute_tool(self, call: Call) -> Outcome:
-        inner = execute_tool.unwrap(call.arguments)
-        if not isinstance(inner, execute_tool.Unwrapped):
-            return encode_result(execute_tool.problem_result(inner, call.search_name))
+        inner = definitions.unwrap(call.arguments)
+        if not isinstance(inner, definitions.Unwrapped):
+            return encode_result(definitions.problem_result(inner, call.search_name))
         name = meant_name(call.request, call.view, inner.name)
         if isinstance(name, Rejection):
             return name
@@ -265,7 +265,7 @@ class Calls:
         view = wrapped.view
         if unknown_tool.may_exist(view, name):
             return unknown_tool.answer(wrapped)
-        return encode_result(execute_tool.not_found(name, view.nearest(name), call.search_name))
+        return encode_result(definitions.not_found(name, view.nearest(name), call.search_name))
 
 
 def _run_nowait(offered: OfferedTool, arguments: Mapping[str, Any]) -> CallOutcome:

@@ -23,11 +23,11 @@ from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust_items import gather
 from workspace_server.command.trust_view import (
     MAX_TITLE,
     TrustView,
     change_lines,
+    gather,
     item_lines,
     read_view,
     short_name,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.text.text_tokens import text_tokens
 from workspace_server.calls import gate
-from workspace_server.catalog import user_choices as schema_defaults
+from workspace_server.catalog import view as schema_defaults
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
@@ -30,7 +30,7 @@ def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
     """`{ok, tools, metaTools, instructions, skills, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
-    (`catalog/user_choices.py`), `listed` (in normal mode), `unlisted` (why its source leaves it out
+    (`catalog/view.py`), `listed` (in normal mode), `unlisted` (why its source leaves it out
     of lists, if it does), `state` (`callable`, `hidden` or `pending`), `reason` if it
     cannot be called, `tokens` (of what agents send to models), `approval` (`allow`, `ask` or `deny`) and
     `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A

@@ -15,7 +15,7 @@ from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from lm_tools_bridge.protocol.internal.own_servers import OwnServers
 from workspace_server.catalog.view import Mode, View, is_own_server
-from workspace_server.methods import skills
+from workspace_server.methods import resources
 from workspace_server.results import clean_text
 from workspace_server.source import Source
 from workspace_server.tool_search.definitions import EXECUTE, search_name
@@ -146,7 +146,7 @@ def _ways(view: View, root: str, reader: Reader) -> Iterator[str]:
             "For code use lm_findSymbol, lm_references and lm_fileOutline rather than searching its text, and"
             " call lm_getDiagnostics after edits."
         )
-    if skill_sentence := skills.instructions(view):
+    if skill_sentence := resources.skill_instructions(view):
         yield skill_sentence
 
 

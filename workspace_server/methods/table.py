@@ -32,7 +32,7 @@ from workspace_server.catalog.view import View, mode_of
 from workspace_server.methods import completion, resources
 from workspace_server.methods.instructions import Reader, instructions
 from workspace_server.methods.pass_through import PassThrough
-from workspace_server.methods.skills import SkillMethods
+from workspace_server.methods.resources import SkillMethods
 from workspace_server.methods.tasks import TaskMethods
 from workspace_server.naming import sort_key
 from workspace_server.tool_search.definitions import KeptMetaTools

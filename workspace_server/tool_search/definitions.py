@@ -1,9 +1,9 @@
-"""The definitions of the meta-tools, as `tools/list` shows them, and the clients that were shown them.
+"""Defines the meta-tools: what lists show, which clients were shown them, the call in `execute_tool`.
 
 Clients with a tool of their own named `tool_search` are shown ours under another name; calls by either name
 work for all. The meta-tools must not vanish under a model. A stateless request names its client program, but
 no session: what one session of a program was shown stays listed for all of them, also after a restart of this
-process.
+process. The inner call is taken out of the arguments of `execute_tool` byte for byte.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
+from workspace_server.tool import Tool, ToolResult
 
 KEPT_S: Final = 7 * 24 * 3600.0
 """How long they stay after the last need: agents are left open for days."""
@@ -160,3 +164,124 @@ def meta_tools(traits: ClientTraits) -> Sequence[Mapping[str, Any]]:
 def execute_alone(traits: ClientTraits) -> Mapping[str, Any]:
     """`execute_tool` for a client that has all tools there are now, and cannot learn of later ones."""
     return {**EXECUTE_TOOL, "description": _ALONE.format(search=search_name(traits))}
+
+
+MAX_SHOWN: Final = 128
+"""How many characters of an unknown name are shown."""
+_ARGUMENTS: Final = ("arguments", "parameters")
+"""Names that models use for this argument; the first one given counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """The inner call: the tool's name, and its arguments as JSON text of an object."""
+
+    name: str
+    arguments: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidArgument:
+    """An invalid argument of `execute_tool`: its JSON pointer, and what is expected there."""
+
+    pointer: str
+    keyword: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingName:
+    """The call names no tool."""
+
+
+Problem = InvalidArgument | MissingName
+
+
+def unwrap(arguments: msgspec.Raw) -> Unwrapped | Problem:
+    """The inner call in the arguments of `execute_tool`, which are given as JSON text.
+
+    An inner `execute_tool` is unwrapped as well; a third one is refused.
+    """
+    outer = _unwrap(arguments, "")
+    if not isinstance(outer, Unwrapped) or outer.name != EXECUTE:
+        return outer
+    inner = _unwrap(outer.arguments, f"/{_arguments_key(jsonrpc.members_of(arguments))}")
+    if isinstance(inner, Unwrapped) and inner.name == EXECUTE:
+        text = f"{EXECUTE} inside {EXECUTE} inside {EXECUTE}; name the tool itself"
+        return InvalidArgument("/name", "not", text)
+    return inner
+
+
+def _unwrap(arguments: msgspec.Raw, pointer: str) -> Unwrapped | Problem:
+    members = jsonrpc.members_of(arguments)
+    name = members.get("name", msgspec.Raw(b"null"))
+    text = jsonrpc.text_of(name)
+    if text is None and jsonrpc.bytes_of(name) != b"null":
+        return InvalidArgument(f"{pointer}/name", "type", "expected string, the name of a tool")
+    if text is None or not text.strip():
+        return MissingName()
+    arguments_key = _arguments_key(members)
+    inner = _object(members.get(arguments_key, msgspec.Raw(b"{}")))
+    if inner is None:
+        return InvalidArgument(
+            f"{pointer}/{arguments_key}", "type", "expected object with the arguments of the tool"
+        )
+    return Unwrapped(text, inner)
+
+
+def _arguments_key(members: Mapping[str, msgspec.Raw]) -> str:
+    present = (key for key in _ARGUMENTS if key in members and jsonrpc.bytes_of(members[key]) != b"null")
+    return next(present, "")
+
+
+def _object(value: msgspec.Raw) -> msgspec.Raw | None:
+    """The bytes of an object; a string that contains JSON text of an object counts too."""
+    text = jsonrpc.text_of(value)
+    if text is None:
+        return value if jsonrpc.bytes_of(value)[:1] == b"{" else None
+    try:
+        written = text.encode()
+        msgspec.json.decode(written, type=dict[str, msgspec.Raw])
+        msgspec.json.decode(written)
+    except (ValueError, RecursionError):
+        return None
+    return msgspec.Raw(written.strip())
+
+
+def problem_result(problem: Problem, search: str = SEARCH) -> ToolResult:
+    """The answer to a call that names no tool or has invalid arguments.
+
+    Args:
+        problem: what is wrong.
+        search: the name of the search tool for this client.
+    """
+    if isinstance(problem, MissingName):
+        refusal = Refusal(
+            Reason.INVALID_ARGUMENTS,
+            "Tool name is required",
+            f"use {search} to discover available tools, then call {EXECUTE} with the name of one",
+        )
+        return _refused(refusal)
+    # loaded when needed: most processes never need the schema library
+    from workspace_server.schemas import validation
+
+    invalid = validation.ArgumentProblem(problem.pointer, problem.keyword, problem.message)
+    return validation.invalid_arguments_result(Tool(EXECUTE, EXECUTE_TOOL), [invalid])
+
+
+def not_found(name: str, nearest: Sequence[str], search: str = SEARCH) -> ToolResult:
+    """The answer to an unknown name; `nearest` are up to five similar callable names."""
+    shortened = name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 1]}…"
+    message = f"Tool not found: {shortened}. Use {search} to discover available tools."
+    step = "search for what the tool should do"
+    if nearest:
+        message += f" Near matches: {', '.join(nearest)}"
+        step = f"call {EXECUTE} again with one of the near matches if that was meant, or {step}"
+    return _refused(
+        Refusal(Reason.TOOL_NOT_FOUND, message.rstrip("."), step, details={"nearest": list(nearest)})
+    )
+
+
+def _refused(refusal: Refusal) -> ToolResult:
+    wire = refusal.as_tool_result()
+    return ToolResult(refusal.text, wire["structuredContent"], is_error=True)

@@ -25,7 +25,7 @@ from support.processes.managers.manager_in_process import RunningManager, make_p
 from support.processes.timeouts import within
 from support.projects.registered_setup import raw_http
 from support.projects.script_tools import write_tool
-from workspace_server.command.trust_items import all_items
+from workspace_server.command.trust_view import all_items
 from workspace_server.trust.store import TrustStore
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from lm_tools_bridge.protocol.inbound import Rejection
 from support.clients.stateless_requests import REVISION, body_of, headers_of
 from support.processes.workspace_app import serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
-from workspace_server.calls.outcomes import for_model, with_note
+from workspace_server.calls import outcomes
+from workspace_server.calls.outcomes import SaidTexts, for_model, with_note
 from workspace_server.calls.request import Outcome
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.source import SourceKind
@@ -272,3 +273,58 @@ def test_an_error_without_text_has_one_for_every_model() -> None:
 @pytest.mark.parametrize("sees", ["", "both", "something else"])
 def test_a_result_for_anybody_else_stays_as_it_is(sees: str) -> None:
     assert is_same(raw(structuredContent=FOUND), sees)
+
+
+@pytest.mark.parametrize(
+    ("texts", "value"),
+    [
+        (["3 files"], {"count": 3}),
+        (["lines 2-3 of 10"], [2, 3, 10]),
+        (["-4.50 °C"], {"degrees": -4.5}),
+        (["1e3"], 1000),
+        (["found: True"], {"found": True}),
+        (["größe ☕ heiß"], "größe ☕"),
+        (["x = a.b(c)"], {"call": "a.b(c)"}),
+        (['{"path": "a\\\\b", "size": 3}'], {"result": [{"path": "a\\b"}, 3]}),
+        (["first", "second\n"], ["first", "second"]),
+        (["two\nlines here"], "two\nlines"),
+        ([], {"empty": "", "none": None, "nothing": [{}]}),
+    ],
+)
+def test_what_is_in_the_texts_is_said(texts: list[str], value: Any) -> None:
+    assert SaidTexts(texts).say(value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "value"),
+    [
+        (["13 files"], {"count": 3}),
+        (["bananas"], "banana"),
+        (["found"], {"found": True}),
+        (["false"], True),
+        (["a"], ["a", "b"]),
+        ([], 0),
+        (["1"], 10**400),
+        (["one", "two"], "one two"),
+    ],
+)
+def test_parts_of_words_and_other_values_are_not_said(texts: list[str], value: Any) -> None:
+    assert not SaidTexts(texts).say(value)
+
+
+def test_a_string_inside_many_words_ends_the_search() -> None:
+    assert not SaidTexts(["xa" * 1000 + " a"]).say("a")
+
+
+def test_a_value_of_too_many_parts_counts_as_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "MAX_LEAVES", 10)
+    assert SaidTexts(["1"]).say([1] * 10)
+    assert not SaidTexts(["1"]).say([1] * 11)
+
+
+def test_a_value_that_takes_too_long_to_find_counts_as_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "MAX_SEARCHED", 1000)
+    words = [f"word{number}" for number in range(100)]
+    text = " ".join(words)
+    assert SaidTexts([text]).say(words[:10])
+    assert not SaidTexts([text]).say(words)

@@ -14,7 +14,7 @@ import pytest
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
-from workspace_server.command.trust_items import all_items
+from workspace_server.command.trust_view import all_items
 from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
 from workspace_server.source import Source
 from workspace_server.sources.builtin.kept_searches import KeptSearches

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.assembly import open_store
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
-from workspace_server.command.trust_items import all_items
+from workspace_server.command.trust_view import all_items
 from workspace_server.files.change_detection import SETTLES_NS, SNAPSHOT_INTERVAL_S, ChangeDetector
+from workspace_server.server_process import open_store
 from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory

@@ -22,7 +22,7 @@ from manager.configuration.paths import Paths
 from manager.routing.client_profiles import OTHER, profile_of
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.servers.mcp_sources.stdio_servers import program
-from workspace_server.command.trust_items import all_items
+from workspace_server.command.trust_view import all_items
 from workspace_server.trust.store import TrustStore
 
 pytestmark = [

@@ -46,8 +46,8 @@ from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
-from manager.supervision.registration.registered_servers import RegisteredServers
+from manager.supervision.fork_server import ForkServerSupervisor
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 from manager.waiting_calls import NOBODY, WaitingCalls
 

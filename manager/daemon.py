@@ -51,8 +51,8 @@ from manager.startup import late_modules, systemd
 from manager.startup.acquisition import acquire_lock, acquire_port, address_of
 from manager.startup.lock import Lock
 from manager.startup.replacement import Replacement
-from manager.supervision.processes.leftover_files import remove_leftover_files
-from manager.supervision.removed_roots import RemovedRoots
+from manager.supervision.leftovers import remove_leftover_files
+from manager.supervision.unused_workspaces import RemovedRoots
 
 FLUSH_ANSWERS_S: Final = 2.0
 OnReady = Callable[[str], None]

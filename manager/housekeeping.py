@@ -8,7 +8,7 @@ from typing import Final
 
 from manager.assembly import Parts
 from manager.startup import systemd
-from manager.supervision.idle_servers import stop_idle
+from manager.supervision.unused_workspaces import stop_idle
 
 HOUSEKEEPING_S: Final = 5.0
 

@@ -15,8 +15,8 @@ from manager.logs.log import logger
 from manager.logs.log_rotation import LogRotation
 from manager.startup.lock import Lock
 from manager.state_file.store import Store
-from manager.supervision.forgotten_workspaces import forget_gone_workspaces
-from manager.supervision.processes.leftover_files import remove_leftover_files, remove_unfinished_files
+from manager.supervision.leftovers import remove_leftover_files, remove_unfinished_files
+from manager.supervision.unused_workspaces import forget_gone_workspaces
 from manager.supervision.workspaces import Workspaces
 
 CHECK_S: Final = 2.0

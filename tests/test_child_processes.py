@@ -81,8 +81,8 @@ STARTS: Final = {
     "manager/startup/replacement.py": _OURS,
     "manager/stdio_bridge/detached.py": _OURS,
     "manager/stdio_bridge/manager_start.py": _OURS,
-    "manager/supervision/processes/fork_server.py": _OURS,
-    "manager/supervision/processes/process.py": _OURS,
+    "manager/supervision/fork_server.py": _OURS,
+    "manager/supervision/process.py": _OURS,
     "lm_tools_bridge/remote_hosts/tunnel/near_end.py": _HOST,
     "workspace_server/command/sign_in.py": Start("the system's", "A login at a remote server is misdirected"),
     "workspace_server/processes/confinement.py": Start(

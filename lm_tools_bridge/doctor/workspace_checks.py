@@ -16,7 +16,7 @@ from manager.routing.workspace.unexpanded import unexpanded
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import source_problems
 from manager.status_reading.workspaces import merged_workspaces
-from manager.supervision.processes.server_log import tail
+from manager.supervision.process import tail
 
 _LAST_LINES: Final = 5
 _MAX_LOOKED_AT: Final = 5

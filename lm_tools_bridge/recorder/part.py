@@ -15,8 +15,8 @@ from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.features import AddedRoutes, DaemonPart, DaemonParts, has_feature
 from manager.http import lazy_aiohttp as web
+from manager.supervision.environment import SECRETS
 from manager.supervision.presence import source_ids
-from manager.supervision.processes.environment import SECRETS
 
 if TYPE_CHECKING:
     from lm_tools_bridge.recorder.page.routes import CallPages

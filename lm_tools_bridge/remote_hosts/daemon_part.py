@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from lm_tools_bridge.remote_hosts.remote_workspaces import RemoteWorkspaces
     from manager.state_file.tables import WorkspaceRow
     from manager.supervision.dependencies import Dependencies
-    from manager.supervision.project_server import RemoteServer
     from manager.supervision.remote_hosts import KnownWorkspaces, MakeRemoteHosts
-    from manager.supervision.workspace import Workspace
+    from manager.supervision.workspace import RemoteServer, Workspace
 
 
 FOR_ANYONE: Final = frozenset({"POST /lines"})

@@ -1,7 +1,7 @@
 """Stands for the server of a project on another host, which the manager there runs.
 
 Calls go over the line to that manager. This class has the operations of
-`manager/supervision/server/supervisor.py`, so that nothing else needs to know where a server runs.
+`manager/supervision/supervisor.py`, so that nothing else needs to know where a server runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.status_reading.responses import json_object
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.instance import Figures, Instance
 from manager.supervision.refusals import server_offline
-from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.response_head import ResponseHead
 

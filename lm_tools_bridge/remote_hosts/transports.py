@@ -12,7 +12,7 @@ from typing import Final
 
 from lm_tools_bridge.remote_hosts.address import Host
 from manager.routing.workspace.remote_address import Scheme
-from manager.supervision.processes.environment import inherited
+from manager.supervision.environment import inherited
 
 _OF_TOOLS: Final = (
     "SSH_AUTH_SOCK", "SSH_AGENT_PID", "KRB5CCNAME", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG",

@@ -19,7 +19,7 @@ from lm_tools_bridge.top.frame_views import WAITING, views
 from lm_tools_bridge.top.sample import Sample, Sampler
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.supervision.processes.process import usage_of
+from manager.supervision.process import usage_of
 
 _ANSWER_S: Final = 2.0
 """Longest wait for the manager: keys are not read meanwhile."""

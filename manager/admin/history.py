@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from manager.routing.state.timings import percentiles
-from manager.supervision.server.instance import Figures
+from manager.supervision.instance import Figures
 
 EVERY_S: Final = 10
 """Seconds that one moment covers."""

@@ -1,7 +1,7 @@
 """Takes snapshots of the manager's counters, which count from its start, and measures the event loop's lag.
 
 `prometheus_text.py` formats them for `/metrics`, `status.py` for the status. Counters of calls are in
-`manager/supervision/server/instance.py` and `manager/routing/state/timings.py`.
+`manager/supervision/instance.py` and `manager/routing/state/timings.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from manager import __version__
 from manager.admin.history import EVERY_S, History
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
-from manager.supervision.processes.process import usage_of
+from manager.supervision.process import usage_of
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 

@@ -26,9 +26,9 @@ from manager.routing.workspace.workspace_id import workspace_id
 from manager.sessions.session_manager import SessionManager
 from manager.state_file.store import Store
 from manager.supervision import presence
-from manager.supervision.processes.process import usage_of
-from manager.supervision.registration.registered_servers import RegisteredServers
-from manager.supervision.server.instance import Figures, Instance
+from manager.supervision.instance import Figures, Instance
+from manager.supervision.process import usage_of
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.waiting_calls import NOBODY, WaitingCalls

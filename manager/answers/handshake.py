@@ -29,7 +29,7 @@ from manager.routing.workspace.remote_address import split_root
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision import presence
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import UpstreamFailure

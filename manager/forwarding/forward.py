@@ -24,7 +24,7 @@ from manager.call_observer import NO_OBSERVER, CallDetails, CallObserver, CallOr
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import RETRY_MS, Answer, refusal_of
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
-from manager.supervision.server.instance import Figures, Instance
+from manager.supervision.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure

@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol.internal import call_timing
 from manager.call_observer import NO_OBSERVER, TASK, CallDetails, CallObserver, CallOrigin, EndedCall
 from manager.configuration.settings import Settings
 from manager.logs.log import logger
-from manager.supervision.server.instance import Figures, Owner
+from manager.supervision.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 
 SEARCHED: Final = 2048

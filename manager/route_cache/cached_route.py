@@ -25,7 +25,7 @@ from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 from manager.supervision.workspaces import Placement
 from manager.upstream import header_cache
 

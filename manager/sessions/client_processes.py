@@ -16,7 +16,7 @@ from lm_tools_bridge.machine.peers.peer_process import peer_pids
 from manager.routing.state.clients import RequestRecord
 from manager.routing.state.peer import ClientProcess, Peer
 from manager.routing.state.session_table import Session
-from manager.supervision.processes.process import start_time
+from manager.supervision.process import start_time
 
 SETTLE_S: Final = 0.1
 """Pause before a look, so that connections that come together are looked up together."""

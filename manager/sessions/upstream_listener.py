@@ -14,7 +14,7 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc, names, sse
 from manager.answers.upstream_request import manager_request
 from manager.logs.log import logger
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 from manager.upstream.failures import UpstreamFailure
 
 RETRY_S: Final = 2.0

@@ -19,8 +19,8 @@ from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers.exchange import Located
 from manager.sessions.notifier import Notifier
 from manager.sessions.upstream_listener import UpstreamListener
-from manager.supervision.registration.registered_servers import RegisteredServers
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 
 UPDATE_S: Final = 0.5

@@ -15,7 +15,7 @@ from manager.call_observer import NO_OBSERVER, CallObserver
 from manager.configuration.settings import Settings
 from manager.installation import Installation
 from manager.state_file.store import Store
-from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
+from manager.supervision.fork_server import ForkServerSupervisor
 from manager.waiting_calls import NOBODY, WaitingCalls
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 

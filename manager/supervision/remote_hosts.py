@@ -12,8 +12,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.routing.workspace.remote_address import is_remote_address
 from manager.state_file.tables import WorkspaceRow
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.project_server import ProjectServer, RemoteServer
-from manager.supervision.workspace import Workspace
+from manager.supervision.workspace import ProjectServer, RemoteServer, Workspace
 
 
 class KnownWorkspaces(Protocol):

@@ -1,7 +1,7 @@
 """Table of workspaces: finds the workspace of a folder and the folder's place in it, and provides its server.
 
-`routing/workspace/matching.py` has the rule of the nearest root, `server/supervisor.py` runs one server.
-A server from `registration/registered_servers.py` takes precedence over one that the manager starts.
+`routing/workspace/matching.py` has the rule of the nearest root, `supervisor.py` runs one server.
+A server from `registered_servers.py` takes precedence over one that the manager starts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from manager.routing.workspace.remote_address import may_be_remote
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file.tables import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.project_server import ProjectServer
+from manager.supervision.instance import Instance
 from manager.supervision.refusals import is_utf8, refused_cwd, workspace_gone
-from manager.supervision.registration.registered_servers import RegisteredServers
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.remote_hosts import MakeRemoteHosts, NoRemoteHosts, RemoteHosts
-from manager.supervision.server.instance import Instance
-from manager.supervision.server.supervisor import Supervisor
-from manager.supervision.workspace import Workspace
+from manager.supervision.supervisor import Supervisor
+from manager.supervision.workspace import ProjectServer, Workspace
 
 
 class Placement(NamedTuple):

@@ -32,9 +32,9 @@ from manager.routing.workspace.workspace_id import workspace_id
 from manager.startup import replacement
 from manager.startup.port import is_bindable
 from manager.startup.replacement import Unusable
+from manager.supervision.instance import Instance
 from manager.supervision.presence import serving
-from manager.supervision.registration.registered_servers import RegisteredServers
-from manager.supervision.server.instance import Instance
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import ResponseTooLarge, UpstreamFailure

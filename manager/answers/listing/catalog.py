@@ -24,7 +24,7 @@ from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload
 from manager.routing.discovery.payload import Entry
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 from manager.supervision.workspace import Workspace
 
 MAX_PAGES: Final = 50

@@ -1,6 +1,6 @@
 """State machine of one workspace server: restarts, crash loops and the pauses between attempts.
 
-`manager/supervision/server/supervisor.py` reports events with their time and acts on the state.
+`manager/supervision/supervisor.py` reports events with their time and acts on the state.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ async def test_a_silent_server_is_suspect_then_dropped(
     """Its health is asked before the next call; silent for long, it is out of matching."""
     registrations = "manager.routing.state.registrations"
     monkeypatch.setattr(f"{registrations}.SUSPECT_AFTER_S", 0.1)
-    monkeypatch.setattr("manager.supervision.registration.registered_servers.SWEEP_EVERY_S", 0.02)
+    monkeypatch.setattr("manager.supervision.registered_servers.SWEEP_EVERY_S", 0.02)
     async with running_manager(tmp_path / "manager", auto_start=False) as manager:
         upstream = upstream_of(manager, root)
         async with upstream.serving(registered=False):

@@ -20,9 +20,9 @@ from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.idle_servers import stop_idle
-from manager.supervision.registration.registered_servers import RegisteredServers
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
+from manager.supervision.registered_servers import RegisteredServers
+from manager.supervision.unused_workspaces import stop_idle
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from support.servers.network.scripted_line import ScriptedLines

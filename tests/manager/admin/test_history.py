@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manager.admin.history import MOST_MOMENTS, History
-from manager.supervision.server.instance import Figures
+from manager.supervision.instance import Figures
 
 
 def test_a_moment_has_what_happened_since_the_last_one() -> None:

@@ -12,7 +12,7 @@ from manager.admin.measures import INTERVALS_PER_MINUTE, MAX_WORKSPACES, Measure
 from manager.routing.state.lifecycle import Lifecycle
 from manager.routing.state.timings import BOUNDS
 from manager.sessions.session_manager import SessionManager
-from manager.supervision.server.instance import Figures
+from manager.supervision.instance import Figures
 from manager.supervision.workspaces import Workspaces
 
 SESSION_MANAGER = cast(SessionManager, SimpleNamespace(sessions=["a", "b"], streams=["c"]))

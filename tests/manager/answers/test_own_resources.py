@@ -18,7 +18,7 @@ from manager.routing.discovery.own_tools import CALL_TOOL_TEXT
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.registration.registered_servers import RegisteredServers
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from support.clients.exchanges import legacy, session_of

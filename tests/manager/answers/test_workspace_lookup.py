@@ -23,7 +23,7 @@ from manager.disk.filesystem import FolderExaminer
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.registration.registered_servers import RegisteredServers
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from support.processes.managers.manager_in_process import make_project

@@ -14,7 +14,7 @@ from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
 from manager.forwarding.messages import response_of
-from manager.supervision.server.instance import Figures
+from manager.supervision.instance import Figures
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 

@@ -10,7 +10,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.forwarding import forwarded_call
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
-from manager.supervision.server.instance import Figures
+from manager.supervision.instance import Figures
 
 
 def call_of(figures: Figures, began: float | None) -> ForwardedCall:

@@ -19,7 +19,7 @@ from manager.sessions import upstream_listener as listeners
 from manager.sessions.notifier import Notifier
 from manager.sessions.streams import Streams
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 
 LISTS = set(names.LISTS_CHANGED)
 

@@ -17,9 +17,9 @@ from manager.disk import filesystem
 from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.idle_servers import stop_idle
-from manager.supervision.server.instance import Instance
-from manager.supervision.server.supervisor import Supervisor
+from manager.supervision.instance import Instance
+from manager.supervision.supervisor import Supervisor
+from manager.supervision.unused_workspaces import stop_idle
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspaces
 from support.processes.managers.manager_in_process import make_project

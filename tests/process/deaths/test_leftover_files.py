@@ -16,7 +16,7 @@ import psutil
 import pytest
 from aiohttp import ClientSession
 
-from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED
+from manager.supervision.fork_server import IS_SUPPORTED
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_home import ManagerHome, manager_home, until
 from support.processes.managers.manager_in_process import make_project

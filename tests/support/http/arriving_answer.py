@@ -7,7 +7,7 @@ import time
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import Answer
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
-from manager.supervision.server.instance import Figures
+from manager.supervision.instance import Figures
 from manager.upstream.response import UpstreamResponse
 from manager.upstream.response_head import ResponseHead
 

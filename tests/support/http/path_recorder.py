@@ -20,7 +20,7 @@ from manager.relay.writer import Writer
 from manager.route_cache.cached_calls import CachedCalls
 from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 from manager.upstream.pool import Pool
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
 
 
 class NoRegisteredServers:

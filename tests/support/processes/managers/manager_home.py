@@ -25,7 +25,7 @@ from lm_tools_bridge.machine.processes.process_sweep import read_variables
 from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED
+from manager.supervision.fork_server import IS_SUPPORTED
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
 """Settings that keep tests short. Each can be overridden."""

@@ -16,8 +16,9 @@ from lm_tools_bridge.protocol.internal.registration import Heartbeat
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
+from manager.supervision import registered_servers
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.registration.registered_servers import RegisteredServers
+from manager.supervision.registered_servers import MAX_DEPARTURES, Departures, RealPaths, RegisteredServers
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
 
@@ -100,3 +101,57 @@ async def test_a_hanging_disk_does_not_block_the_event_loop(
     ticking.cancel()
     assert outcome.record.root == str(tmp_path)
     assert ticks > 10
+
+
+def test_a_root_without_its_server_is_remembered_until_it_has_one_again() -> None:
+    departures = Departures()
+    departures.update({"/a": True, "/b": False}, 5.0)
+    assert (departures.since("/a"), departures.since("/b"), departures.since("/c")) == (None, 5.0, None)
+    departures.update({"/b": True}, 6.0)
+    assert departures.since("/b") is None
+
+
+def test_a_handshake_ends_it() -> None:
+    departures = Departures()
+    departures.update({"/a": False}, 5.0)
+    departures.forget("/a")
+    departures.forget("/never")
+    assert departures.since("/a") is None
+
+
+def test_their_number_is_limited() -> None:
+    departures = Departures()
+    for number in range(MAX_DEPARTURES + 1):
+        departures.update({f"/{number}": False}, 5.0)
+    assert departures.since("/0") is None
+    assert departures.since(f"/{MAX_DEPARTURES}") == 5.0
+
+
+async def test_links_are_resolved_once(tmp_path: Path) -> None:
+    real, other, link = (tmp_path.resolve() / name for name in ("real", "other", "link"))
+    real.mkdir()
+    other.mkdir()
+    link.symlink_to(real)
+    paths = RealPaths(FolderExaminer())
+    assert await paths.of(str(link)) == str(real)
+    link.unlink()
+    link.symlink_to(other)
+    assert await paths.of(str(link)) == str(real)
+
+
+async def test_a_folder_that_cannot_be_read_is_kept_as_it_is(tmp_path: Path) -> None:
+    assert await RealPaths(FolderExaminer()).of(str(tmp_path / "none")) == str(tmp_path / "none")
+
+
+async def test_the_number_of_folders_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registered_servers, "MAX_REAL_PATHS", 2)
+    link = tmp_path.resolve() / "link"
+    link.symlink_to(tmp_path)
+    paths = RealPaths(FolderExaminer())
+    await paths.of(str(link))
+    for name in ("one", "two"):
+        (tmp_path.resolve() / name).mkdir()
+        await paths.of(str(tmp_path.resolve() / name))
+    link.unlink()
+    link.symlink_to(tmp_path / "one")
+    assert await paths.of(str(link)) == str(tmp_path.resolve() / "one")

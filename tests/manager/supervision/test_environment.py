@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manager.supervision.processes import environment
+from manager.supervision import environment
 
 
 def test_only_named_variables_are_inherited() -> None:

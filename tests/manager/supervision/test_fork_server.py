@@ -21,10 +21,9 @@ from aiohttp import ClientSession
 
 from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol.internal.launch import Folders, LaunchInstructions, encode
-from manager.supervision.processes import process
-from manager.supervision.processes.fork_server import ForkServer
-from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED, ForkServerSupervisor
-from manager.supervision.processes.process import Process, ProcessSpec
+from manager.supervision import process
+from manager.supervision.fork_server import IS_SUPPORTED, ForkServer, ForkServerSupervisor
+from manager.supervision.process import Process, ProcessSpec
 from support.clients.stateless_requests import Caller
 from support.processes.timeouts import within
 
@@ -347,7 +346,7 @@ async def test_servers_outlive_a_fork_server_that_dies_or_hangs(
     server = await factory.server(fork_server)
     if hangs:
         os.kill(fork_server.process.pid, signal.SIGSTOP)
-        monkeypatch.setattr("manager.supervision.processes.fork_server.FORK_S", 0.02)
+        monkeypatch.setattr("manager.supervision.fork_server.FORK_S", 0.02)
     else:
         os.kill(fork_server.process.pid, signal.SIGKILL)
     assert await fork_server.fork(factory.spec()[0]) is None

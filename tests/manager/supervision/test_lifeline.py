@@ -12,7 +12,7 @@ from lm_tools_bridge.protocol.internal import ended_task
 from lm_tools_bridge.protocol.internal.ended_task import MAX_REPORTED, EndedTask
 from lm_tools_bridge.recorder.call_filter import Filter
 from manager.call_observer import NO_OBSERVER, EndedCall
-from manager.supervision.server.task_ends import BURST, LONGEST_S, PER_S, TaskEnds, ended_call
+from manager.supervision.lifeline import BURST, LONGEST_S, PER_S, TaskEnds, ended_call
 from support.recorded_calls import WALL, Clock, log_of, recorder
 
 NOW = 1000.0

@@ -24,11 +24,11 @@ from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import State
 from manager.state_file.store import Store
 from manager.state_file.tables import InstanceRow
+from manager.supervision import launcher
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes.process import start_time
-from manager.supervision.server import launcher
-from manager.supervision.server.instance import Instance
-from manager.supervision.server.supervisor import Supervisor
+from manager.supervision.instance import Instance
+from manager.supervision.process import start_time
+from manager.supervision.supervisor import Supervisor
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"), pytest.mark.processes]
 BOUND = 15.0
@@ -261,7 +261,7 @@ async def test_a_server_that_does_not_react_to_term_is_killed(
     workspace: SupervisedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TERM first, then KILL for the process group."""
-    monkeypatch.setattr("manager.supervision.server.supervisor.KILL_AFTER_S", 0.2)
+    monkeypatch.setattr("manager.supervision.supervisor.KILL_AFTER_S", 0.2)
     supervisor = workspace.supervisor()
     instance = running(await supervisor.ready())
     os.kill(instance.pid or 0, signal.SIGSTOP)  # a stopped process cannot handle TERM

@@ -18,10 +18,10 @@ from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.routing.state.slowness import ProcessorTime, is_slow
 from manager.state_file.store import Store
+from manager.supervision import health_poll
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes import processor_time
-from manager.supervision.server.health_poll import HealthPoll
-from manager.supervision.server.instance import Figures, Instance
+from manager.supervision.health_poll import HealthPoll
+from manager.supervision.instance import Figures, Instance
 from manager.upstream.failures import Blame, UpstreamFailure
 
 SETTINGS = Settings(health_interval_s=5, health_timeout_s=1, health_misses=3, hung_restart_s=30)
@@ -144,17 +144,17 @@ def test_the_time_of_a_process_grows_while_it_computes_and_not_while_it_is_stopp
         assert child.stdout is not None
         child.stdout.readline()
         try:
-            before, began = processor_time.of_process(child.pid), time.monotonic()
+            before, began = health_poll.of_process(child.pid), time.monotonic()
             assert before is not None
-            while (after := cast("Any", processor_time.of_process(child.pid))).ran_s == before.ran_s:
+            while (after := cast("Any", health_poll.of_process(child.pid))).ran_s == before.ran_s:
                 pass
             used = (after.ran_s - before.ran_s) + (after.waited_s - before.waited_s)
             assert used <= time.monotonic() - began + 0.05
             os.kill(child.pid, signal.SIGSTOP)
             os.waitpid(child.pid, os.WUNTRACED)
-            stopped = processor_time.of_process(child.pid)
-            assert processor_time.of_process(child.pid) == stopped
-            assert not is_slow(stopped, processor_time.of_process(child.pid), 1.0)
+            stopped = health_poll.of_process(child.pid)
+            assert health_poll.of_process(child.pid) == stopped
+            assert not is_slow(stopped, health_poll.of_process(child.pid), 1.0)
         finally:
             child.kill()
-    assert processor_time.of_process(child.pid) is None
+    assert health_poll.of_process(child.pid) is None

@@ -1,6 +1,6 @@
 """One running workspace server: its address, identity, connections and call figures.
 
-`supervisor.py` starts and stops the manager's own servers. `registration/registered_servers.py` has those
+`supervisor.py` starts and stops the manager's own servers. `registered_servers.py` has those
 that users started.
 """
 
@@ -16,7 +16,7 @@ from lm_tools_bridge.protocol.internal import launch
 from manager import __version__
 from manager.logs.log import logger
 from manager.routing.state.timings import Timings
-from manager.supervision.processes.process import Process
+from manager.supervision.process import Process
 from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.pool import Dial, Pool
 from manager.upstream.response_head import ResponseHead

@@ -1,18 +1,25 @@
-"""Tells the observer of calls that went on as tasks, when their servers report the ends on the lifelines."""
+"""Holds the request by which a workspace server knows that its manager lives, and hears what it reports.
+
+A server reports the ends of calls that went on as tasks; the observer of calls is told of them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from lm_tools_bridge.protocol.internal import ended_task
 from lm_tools_bridge.protocol.internal.call_timing import CallTiming
 from lm_tools_bridge.protocol.internal.ended_task import EndedTask
 from lm_tools_bridge.protocol.versions import Era
 from lm_tools_bridge.token_bucket import TokenBucket
 from manager.call_observer import GOES_ON, CallDetails, CallLabel, CallOrigin, EndedCall, ObserveCall
+from manager.supervision.instance import Instance
+from manager.upstream.failures import UpstreamFailure
+from manager.waiting_calls import WaitingCalls
 
 PER_S: Final = 50.0
 """Ends a second that a server may report for any length of time; it runs at most 256 tasks."""
@@ -61,3 +68,43 @@ def ended_call(task: EndedTask, workspace: str, now: float) -> EndedCall:
     source_us, approval_us = (round(min(part, took_s) * 1e6) for part in (task.source_s, task.approval_s))
     timing = CallTiming(task.source, source_us, approval_us).value
     return EndedCall(origin, begun, ended_at, ended_at, task.outcome, task.received, details, timing)
+
+
+RETRY_S: Final = 1.0
+MAX_EVENT: Final = 4 * 1024 * 1024
+
+
+async def hold_lifeline(
+    instance: Instance,
+    is_current: Callable[[], bool],
+    on_leaving: Callable[[], object],
+    sleep: Callable[[float], Awaitable[None]],
+    *,
+    waiting_calls: WaitingCalls,
+    task_ends: TaskEnds,
+) -> None:
+    """Keep one request open. When it breaks off, the server knows that this manager is gone.
+
+    Args:
+        is_current: whether the server is still the one that serves its workspace.
+        on_leaving: called if the server ends the request in order, because it is stopping.
+        sleep: waits before the next request if one broke off.
+        waiting_calls: gets what the server reports of calls that wait for a person.
+        task_ends: gets what it reports of tasks that have ended.
+    """
+    while is_current():
+        with contextlib.suppress(UpstreamFailure, sse.EventTooLarge):
+            response = await instance.pool.request(
+                b"GET", names.LIFELINE_PATH.encode(), (instance.credentials(),), b""
+            )
+            events = sse.Decoder(MAX_EVENT)
+            try:
+                async for chunk in response.chunks():
+                    for event in events.feed(chunk):
+                        waiting_calls.report(instance.id, instance.workspace, instance.folders[0], event.data)
+                        task_ends.report(event.data)
+                on_leaving()
+            finally:
+                response.abandon()
+                waiting_calls.forget(instance.id)
+        await sleep(RETRY_S)

@@ -1,25 +1,32 @@
-"""Stops the servers of workspaces whose folder is removed or moved, soon after that happened.
+"""Stops servers that nobody uses or whose folder is gone, and forgets workspaces that are long gone.
 
-Otherwise they would run on until they are idle, with all processes that they started. A call for a folder
-that was made anew at the same path starts a new server.
+A workspace is forgotten a month after its last use, with its logs and results. The user's trust is kept: it
+is bound to the folder and to the content of its files. Servers of removed folders are stopped soon;
+otherwise they would run on until they are idle, with all processes behind them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import stat
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lm_tools_bridge.machine.files.git_worktrees import worktree_at
+from lm_tools_bridge.machine.files.private_folder import remove
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
+from manager.disk.filesystem import FolderExaminer
+from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.logs.log import logger
 from manager.routing.state.root_watch import RootSign, RootWatch
-from manager.supervision.processes.process import Process
-from manager.supervision.server.instance import Instance
-from manager.supervision.server.supervisor import Supervisor
+from manager.supervision.instance import Instance
+from manager.supervision.process import Process
+from manager.supervision.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 
@@ -132,3 +139,77 @@ def root_on_disk(root: Path) -> RootOnDisk | None:
     except OSError:
         return None
     return RootOnDisk(is_folder, has_git=True)
+
+
+async def stop_idle(workspaces: Workspaces, busy: Collection[str], limit_s: float, now: float) -> None:
+    """Stop servers that had no call, no task and no active session for a while.
+
+    Args:
+        busy: ids of workspaces with an active session or an open listen stream, which do not keep servers of
+            another version running.
+        limit_s: how long; 0 means for ever.
+        now: monotonic seconds.
+    """
+    idle = []
+    for workspace in workspaces:
+        supervisor = workspace.supervisor
+        figures, instance = supervisor.figures, supervisor.instance
+        is_used = workspace.id in busy or figures.streams
+        if figures.in_flight or figures.tasks or (is_used and not (instance and instance.is_outdated)):
+            workspace.used_at = now
+        elif limit_s and supervisor.is_held and now - workspace.used_at >= limit_s:
+            logger().info("workspace.idle", workspace=workspace.id)
+            idle.append(supervisor)
+    # concurrently: ten servers that ignore SIGTERM must not delay the watchdog
+    await asyncio.gather(*(supervisor.stop() for supervisor in idle))
+    if limit_s:
+        await workspaces.remote_hosts.disconnect_idle(limit_s, now)
+
+
+AFTER_S: Final = 30 * 24 * 3600.0
+_ID: Final = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\Z")
+_GONE: Final = (CwdProblemKind.MISSING, CwdProblemKind.NOT_A_DIRECTORY)
+
+
+async def forget_gone_workspaces(
+    workspaces: Workspaces, examiner: FolderExaminer, state_dir: Path, now: float | None = None
+) -> None:
+    """Forget those workspaces, and remove old logs and results of unknown ones.
+
+    Args:
+        now: seconds since 1970.
+    """
+    before = (time.time() if now is None else now) - AFTER_S
+    for workspace in list(workspaces):
+        if workspace.identity is not None or workspace.supervisor.instance or workspace.remote is not None:
+            continue
+        if await asyncio.to_thread(_is_old, state_dir, workspace.id, before):
+            facts = await examiner.examine((workspace.root,))
+            if isinstance(facts, CwdProblem) and facts.kind in _GONE:
+                await workspaces.forget(workspace)
+                logger().info("workspace.forgotten", workspace=workspace.id, root=workspace.root)
+    await asyncio.to_thread(_remove_unknown, state_dir, {one.id for one in workspaces}, before)
+
+
+def _is_old(state_dir: Path, workspace: str, before: float) -> bool:
+    """Whether no server of this workspace wrote a line since then."""
+    return all(_changed_at(state_dir / "logs" / f"{workspace}{end}") < before for end in (".log", ".old.log"))
+
+
+def _remove_unknown(state_dir: Path, known: Collection[str], before: float) -> None:
+    for log in (state_dir / "logs").glob("*.log"):
+        identity = log.name.partition(".")[0]
+        if _ID.match(identity) and identity not in known and _changed_at(log) < before:
+            with suppress(OSError):
+                log.unlink()
+    for folder in (state_dir / "tasks").glob("*"):
+        if _ID.match(folder.name) and folder.name not in known and _changed_at(folder) < before:
+            remove(folder)
+
+
+def _changed_at(path: Path) -> float:
+    """When a file changed; 0 if there is none."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0

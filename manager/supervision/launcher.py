@@ -1,7 +1,7 @@
 """Starts one workspace's server: listening socket, process, launch instructions, first health answer.
 
 The launcher also adopts a server that a previous manager started. `supervisor.py` decides when to start one;
-`processes/process.py` is the process itself.
+`process.py` is the process itself.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pathlib import Path
 from lm_tools_bridge.protocol.internal import launch
 from manager.startup.port import reserve
 from manager.state_file.tables import InstanceRow
+from manager.supervision import environment, process
+from manager.supervision import leftovers as leftover_files
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes import environment, leftovers, process
-from manager.supervision.processes.leftover_files import remove_leftover_files
-from manager.supervision.server.instance import Instance
+from manager.supervision.instance import Instance
+from manager.supervision.leftovers import remove_leftover_files
 from manager.upstream.failures import UpstreamFailure
 
 
@@ -103,7 +104,7 @@ class Launcher:
     async def forget(self, instance: Instance) -> None:
         """Clean up after an exited server: its connections, processes, files and ledger entry."""
         await instance.pool.close()
-        await asyncio.to_thread(leftovers.kill_leftovers, instance.id)
+        await asyncio.to_thread(leftover_files.kill_leftovers, instance.id)
         if (folders := self._dependencies.folders) is not None:
             await asyncio.to_thread(remove_leftover_files, Path(folders.runtime))
         await self._dependencies.store.drop_instance(self._workspace, instance.id)

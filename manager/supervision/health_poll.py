@@ -5,17 +5,44 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.protocol.internal import launch
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.routing.state.slowness import ProcessorTime, is_slow
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes import processor_time
-from manager.supervision.server.instance import Figures, Instance
+from manager.supervision.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure
+
+_NANO: Final = 1e-9
+
+
+def of_process(pid: int) -> ProcessorTime | None:
+    """What the main thread of a process had since its start; None if that is unknown."""
+    if sys.platform != "linux":
+        return _elsewhere(pid)
+    folder = Path(f"/proc/{pid}")
+    try:
+        ran, waited, _ = (folder / "schedstat").read_bytes().split()
+        state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, ValueError, IndexError):
+        return None
+    return ProcessorTime(int(ran) * _NANO, int(waited) * _NANO, state == b"D")
+
+
+def _elsewhere(pid: int) -> ProcessorTime | None:
+    import psutil
+
+    try:
+        used = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return ProcessorTime(used.user + used.system)
+
 
 LATE_S: Final = 0.5
 """A deadline that is noticed so much too late says that this process had to wait, not the server."""
@@ -43,7 +70,7 @@ class HealthPoll:
     is_current: Callable[[], bool]
     on_hung: Callable[[], None]
     log: Any
-    time_of: Callable[[int], ProcessorTime | None] = processor_time.of_process
+    time_of: Callable[[int], ProcessorTime | None] = of_process
 
     async def run(self) -> None:
         """Ask until the instance is no longer current."""

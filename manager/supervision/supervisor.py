@@ -15,13 +15,12 @@ from manager.logs.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes.server_log import LastOutput
+from manager.supervision.health_poll import HealthPoll
+from manager.supervision.instance import Figures, Instance
+from manager.supervision.launcher import FailedStart, Launcher
+from manager.supervision.lifeline import TaskEnds, hold_lifeline
+from manager.supervision.process import LastOutput
 from manager.supervision.refusals import server_offline
-from manager.supervision.server.health_poll import HealthPoll
-from manager.supervision.server.instance import Figures, Instance
-from manager.supervision.server.launcher import FailedStart, Launcher
-from manager.supervision.server.lifeline import hold_lifeline
-from manager.supervision.server.task_ends import TaskEnds
 
 OBSTACLE_RETRY_MS: Final = 5000
 """When a caller should try again if no process could be started: ports and memory become free soon."""

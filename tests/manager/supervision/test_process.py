@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 from lm_tools_bridge.protocol import names
-from manager.supervision.processes.process import Process, ProcessSpec, spawn, start_time
-from manager.supervision.processes.server_log import tail
+from manager.supervision.process import Process, ProcessSpec, spawn, start_time, tail
 from support.processes.child_processes import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")

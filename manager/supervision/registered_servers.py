@@ -2,6 +2,7 @@
 
 `routing/state/registrations.py` decides what heartbeats and health answers mean,
 `routing/state/port_leases.py` reserves ports. The manager never starts, stops or restarts these servers.
+It refuses calls of a workspace that lost its registered server until one comes or a client makes a handshake.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal import launch
@@ -22,13 +23,87 @@ from manager.routing.state.port_leases import PortExhausted, PortLeases
 from manager.routing.state.registration import Registration, State
 from manager.routing.state.registrations import SWEEP_EVERY_S, HeartbeatOutcome, Registrations, StateChange
 from manager.routing.workspace.workspace_id import workspace_id
+from manager.supervision import process
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.processes import process
+from manager.supervision.instance import Instance
 from manager.supervision.refusals import server_left, server_offline
-from manager.supervision.registration.departures import Departures
-from manager.supervision.registration.real_paths import RealPaths
-from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
+
+MAX_REAL_PATHS: Final = 4096
+"""Folders whose real path is kept."""
+
+
+class RealPaths:
+    """The real paths of folders."""
+
+    def __init__(self, examiner: FolderExaminer) -> None:
+        self._examiner = examiner
+        self._known: dict[str, str] = {}
+
+    async def of(self, folder: str) -> str:
+        """The folder with symbolic links resolved; as it is if that cannot be done now."""
+        known = self._known.get(folder)
+        if known is not None:
+            return known
+        found = await self._examiner.real_path(folder)
+        if found is None:
+            return folder
+        if len(self._known) >= MAX_REAL_PATHS:
+            self._known.clear()
+        self._known[folder] = found
+        return found
+
+
+MAX_DEPARTURES: Final = 4096
+"""Workspaces that are remembered. When there are more, all are forgotten."""
+RETURN_S: Final = 2.5
+"""Seconds that calls wait after a start; a registered server sends a heartbeat each second."""
+_LOOK_S: Final = 0.25
+
+
+class Departures:
+    """The roots without a server that had a registered one, and since when."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._awaited: frozenset[str] = frozenset()
+        self._awaited_until = 0.0
+
+    def restore(self, roots: Collection[str], now: float) -> None:
+        """Take over the roots whose registered server the previous manager had, at monotonic time `now`."""
+        self.update(dict.fromkeys(roots, False), now)
+        self._awaited, self._awaited_until = frozenset(roots), now + RETURN_S
+
+    def update(self, changed: Mapping[str, bool], now: float) -> None:
+        """Note roots that got a server (true) or lost their last one (false) at monotonic time `now`."""
+        for root, is_served in changed.items():
+            self._since.pop(root, None)
+            if not is_served:
+                if len(self._since) >= MAX_DEPARTURES:
+                    self._since.clear()
+                self._since[root] = now
+
+    def since(self, root: str) -> float | None:
+        """Monotonic time when this root lost its server; None if it has one or never had one."""
+        return self._since.get(root)
+
+    def forget(self, root: str) -> None:
+        """A client made a handshake: from now on the manager's own server serves this root."""
+        self._since.pop(root, None)
+
+    def is_awaited(self, root: str, now: float) -> bool:
+        """Whether the server of this root may still register again after the manager's start."""
+        return now < self._awaited_until and root in self._awaited and root in self._since
+
+    async def returned(self, root: str, changed: asyncio.Event, now: Callable[[], float]) -> None:
+        """Wait while `is_awaited`. `changed` is set by every change of a registration."""
+        while self.is_awaited(root, now()):
+            changed.clear()
+            try:
+                async with asyncio.timeout(min(_LOOK_S, self._awaited_until - now())):
+                    await changed.wait()
+            except TimeoutError:
+                continue
 
 
 class RegisteredServers:

@@ -1,1 +1,0 @@
-"""Workspace servers that users started, and that registered themselves."""

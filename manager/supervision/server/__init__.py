@@ -1,1 +1,0 @@
-"""One workspace's server: its launch, its instance, its health, its supervision."""

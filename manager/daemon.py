@@ -24,7 +24,7 @@ from typing import Any, Final
 from lm_tools_bridge.machine.files.tight_modes import make_tight
 from lm_tools_bridge.machine.processes.erased_environment import erase_values
 from lm_tools_bridge.text.harmless_variables import is_harmless
-from manager import __version__, exit_codes
+from manager import __version__, exit_codes, installation
 from manager.admin.control.services import StartedBy
 from manager.assembly import Parts, assemble
 from manager.configuration.paths import Paths
@@ -47,7 +47,7 @@ from manager.routing.request_heads.admission import AdmissionRules
 from manager.runtime_tuning.event_loop import loop_factory
 from manager.runtime_tuning.malloc import FreedMemory, use_one_heap
 from manager.sessions.session_manager import SessionManager
-from manager.startup import late_modules, systemd
+from manager.startup import systemd
 from manager.startup.acquisition import acquire_lock, acquire_port, address_of
 from manager.startup.lock import Lock
 from manager.startup.replacement import Replacement
@@ -171,7 +171,7 @@ class Daemon:
         control = await self._open_control(parts, status, stack)
         routes = parts.routes
         servers = await runner.listen([listener] if listener else [], routes.serve, routes.fast_path)
-        self.own(late_modules.load([one.load for one in (control, runner) if one]), "late modules")
+        self.own(installation.load([one.load for one in (control, runner) if one]), "late modules")
         self._handle_signals()
         self._start_tasks(parts, status)
         files = OwnFiles(self._paths, lock, parts.store, parts.workspaces, control)

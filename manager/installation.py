@@ -8,13 +8,37 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from manager import __version__
 from manager.logs.log import logger
+
+AFTER_S: Final = 0.5
+"""Delay after the start, so that the first requests do not wait for it."""
+MODULES: Final = (
+    "manager.admin.prometheus_text",
+    "psutil",
+    "ctypes",
+)
+"""Modules that are imported where they are used, and not by the server of the pages."""
+Load = Callable[[], Awaitable[None]]
+
+
+async def load(servers: Sequence[Load]) -> None:
+    """Load the servers of the pages, then all other modules, one by one in a thread."""
+    await asyncio.sleep(AFTER_S)
+    for server in servers:
+        await server()
+    for name in MODULES:
+        with suppress(ImportError):  # told where it is needed
+            await asyncio.to_thread(import_module, name)
+    logger().debug("late_modules.loaded")
+
 
 CHECK_S: Final = 10.0
 FOLDER: Final = Path(__file__).parents[1]

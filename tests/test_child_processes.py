@@ -62,7 +62,7 @@ STARTS: Final = {
     "lm_tools_bridge/agent/slash_commands/lmtb.py": _OURS,
     "lm_tools_bridge/page/ui_verb.py": Start("the system's", "A ticket of the page is guessed"),
     "lm_tools_bridge/agent/replacing.py": _OURS,
-    "manager/cli/completion/suggestions.py": _OURS,
+    "manager/cli/suggestions.py": _OURS,
     "lm_tools_bridge/demo/sandbox.py": _OURS,
     "lm_tools_bridge/demo/terminal.py": _OURS,
     "lm_tools_bridge/remote_hosts/cli/hosts.py": _HOST,
@@ -73,7 +73,7 @@ STARTS: Final = {
         "the system's", "Wheels are changed on their way to a host"
     ),
     "lm_tools_bridge/remote_hosts/cli/verb.py": _HOST,
-    "manager/cli/service/systemctl.py": _SYSTEM,
+    "manager/cli/service/service_manager.py": _SYSTEM,
     "lm_tools_bridge/uninstall/verb.py": _OURS,
     "manager/cli/workspace_command.py": _OURS,
     "manager/admin/control/project_command.py": Start("ours", "Options in arguments and in names of files"),

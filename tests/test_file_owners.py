@@ -48,7 +48,7 @@ _OWN_WRITERS: Final = frozenset(
         "manager/logs/log_rotation.py",
         "lm_tools_bridge/recorder/recorder.py",
         "manager/startup/lock.py",
-        "manager/startup/signposts.py",
+        "manager/startup/port.py",
         "manager/state_file/store.py",
         "manager/state_file/unsaved_writes.py",
         "manager/stdio_bridge/detached.py",
@@ -76,7 +76,7 @@ _OWN_WRITERS: Final = frozenset(
 
 _NAMED_BY_THE_USER: Final = {
     "lm_tools_bridge/recorder/cli/calls.py": "calls export -o FILE",
-    "manager/cli/completion/verb.py": "the shell's completion file",
+    "manager/cli/completion.py": "the shell's completion file",
     "lm_tools_bridge/demo/code_tour.py": "the demo's own project",
     "lm_tools_bridge/demo/project_tools.py": "the demo's own project",
     "lm_tools_bridge/demo/sandbox.py": "the demo's own project",

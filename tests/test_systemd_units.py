@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import manager
-from manager.cli.service.service_files import SERVICE, SOCKET, shipped_units, systemd_units
+from manager.cli.service.service_manager import SERVICE, SOCKET, shipped_units, systemd_units
 from manager.exit_codes import HOPELESS
 from support.processes.managers.manager_process import environment
 

@@ -144,7 +144,7 @@ def test_installed_program_says_its_version_and_state(programs: Path, tmp_path: 
 
 def test_installed_program_finds_its_own_files(programs: Path, tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; import manager, manager.documentation as d, manager.cli.service.service_files as f;"
+        "from pathlib import Path; import manager, manager.documentation as d, manager.cli.service.service_manager as f;"
         "print(manager.__file__); print(d.page('clients/other.md')); print(len(f.shipped_units()));"
         "assert Path(d.page('clients/other.md')).is_file()"
     )

@@ -27,7 +27,7 @@ from lm_tools_bridge.protocol.versions import LATEST_LEGACY, LATEST_MODERN
 from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_line, say
 from lm_tools_bridge.text.printable import printable
 from manager.cli.output.overview import workspace_table
-from manager.status_reading.workspaces import merged_workspaces
+from manager.status_reading.responses import merged_workspaces
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -27,8 +27,8 @@ from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.machine.peers.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.output.findings import Finding, Level, Situation
-from manager.cli.service import systemctl
-from manager.cli.service.service_files import UNITS
+from manager.cli.service import service_manager as service_files
+from manager.cli.service.service_manager import UNITS
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.configuration.runtime_folder import APP_NAME, BASE_FOLDERS
@@ -295,7 +295,7 @@ def _ripgrep(_: Situation) -> Iterator[Finding]:
 
 
 def _systemd(_: Situation) -> Iterator[Finding]:
-    if sys.platform != "linux" or not systemctl.is_installed():
+    if sys.platform != "linux" or not service_files.is_installed():
         return
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     places = [config / "systemd/user", Path("/etc/systemd/user"), Path("/usr/lib/systemd/user")]
@@ -308,7 +308,7 @@ def _systemd(_: Situation) -> Iterator[Finding]:
         text = f"only {units[0]} is installed"
         yield Finding(Level.WARN, "systemd", text, "install both units: lmtb service install")
     for name in units:
-        state = systemctl.state(name) or "installed"
+        state = service_files.state(name) or "installed"
         level, hint = Level.OK, ""
         if state == "failed":
             level = Level.FAIL

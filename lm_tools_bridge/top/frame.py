@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.top.sample import Sample, Usage
 from manager.status_reading.attention import attention
-from manager.status_reading.responses import objects
-from manager.status_reading.workspaces import is_gone, merged_workspaces
+from manager.status_reading.responses import is_gone, merged_workspaces, objects
 
 _MANAGER: Final = (
     "state", "version", "pid", "address", "uptimeSec", "connectedClients", "sessions", "streams", "rssBytes",

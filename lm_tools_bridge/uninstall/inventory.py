@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from manager.cli.completion.scripts import SHELLS, places
+from manager.cli.completion import SHELLS, places
 from manager.cli.service.facts import is_in_cache
 from manager.configuration.paths import Paths
 

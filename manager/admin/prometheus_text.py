@@ -1,6 +1,6 @@
 """Formats the counters of `measures.py` in the text format of Prometheus, for `/metrics`.
 
-Imported by `manager/startup/late_modules.py`, because `prometheus_client` is slow to load. Its own counters,
+Imported by `manager/installation.py`, because `prometheus_client` is slow to load. Its own counters,
 which lock, are not used. Names and labels are a contract: `docs/operations.md` lists them.
 """
 

@@ -22,9 +22,9 @@ def main() -> None:
             # What a terminal cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:] == ["status"]:
-        from manager.cli.status import quick_status
+        from manager.cli.output import overview
 
-        if quick_status.status():
+        if overview.status():
             return
     if COMPLETE_VARIABLE not in os.environ:
         from manager.features import run_quickly

@@ -31,6 +31,6 @@ def connect(cwd: Path | None) -> None:
     paths, folder = user_paths(), current_folder(cwd)
     if sys.stdin.isatty():
         say("waiting for MCP messages on standard input; a client starts this, not a person", err=True)
-    from manager.stdio_bridge.main import run  # what is slow to import waits until it is needed
+    from manager.stdio_bridge.bridge import run  # what is slow to import waits until it is needed
 
     run(paths, folder)

@@ -38,13 +38,13 @@ _SECTIONS: Final = {
             "Change over to the installed version; sessions are kept.",
         ),
         "service": ("manager.cli.service.verb", "Start the manager at login: install, uninstall, status."),
-        "status": ("manager.cli.status.show", "Show the state of the manager and its workspaces."),
-        "workspaces": ("manager.cli.status.show", "List workspaces and their servers."),
+        "status": ("manager.cli.status", "Show the state of the manager and its workspaces."),
+        "workspaces": ("manager.cli.status", "List workspaces and their servers."),
         "clients": (
-            "manager.cli.status.clients",
+            "manager.cli.clients",
             "List connected clients, and how the project of each was found.",
         ),
-        "log": ("manager.cli.status.log", "Show the log of the manager, a workspace or a server."),
+        "log": ("manager.cli.log", "Show the log of the manager, a workspace or a server."),
     },
     "The workspace of the current folder": {
         "trust": ("manager.cli.workspace.trust", "Review what it brings along, and allow it to run."),
@@ -58,8 +58,8 @@ _SECTIONS: Final = {
     },
     "Everywhere": {
         "connect": ("manager.cli.connect", "Run as a stdio MCP server, for clients without HTTP support."),
-        "secrets": ("manager.cli.workspace.secrets", "Store tokens that servers and tools need."),
-        "completion": ("manager.cli.completion.verb", "Complete words of this program in bash, zsh or fish."),
+        "secrets": ("manager.cli.workspace.servers", "Store tokens that servers and tools need."),
+        "completion": ("manager.cli.completion", "Complete words of this program in bash, zsh or fish."),
     },
 }
 """Verb: (module, which has a command of the verb's name; line for the overview). Features add theirs."""
@@ -76,7 +76,7 @@ _MEANT: Final = {
     "version": "--version",
 }
 """Words of other programs for what a verb of ours does, where the spelling is not near."""
-_DETAILS: Final = {"sessions": "manager.cli.status.show", "whoami": "manager.cli.status.whoami"}
+_DETAILS: Final = {"sessions": "manager.cli.status", "whoami": "manager.cli.clients"}
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 

@@ -13,8 +13,7 @@ from manager.admin.control.renewals import Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.control_connection import LIMITS, control_connections
 from manager.logs.log import logger
-from manager.startup.port import private_socket
-from manager.startup.signposts import leave_signposts, remove_signposts
+from manager.startup.port import leave_signposts, private_socket, remove_signposts
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -14,16 +14,43 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from lm_tools_bridge.machine.peers.peer_uid import proc_net_name
 
 if TYPE_CHECKING:
     import random
+
+
+_BESIDE: Final = ".control.sock.new"
+
+
+def leave_signposts(control_socket: Path, former_dirs: Iterable[Path]) -> None:
+    """Leave a link in each of these folders that exists and is ours. Failures are harmless and ignored.
+
+    The caller is the manager of `control_socket`, and has seen that none serves in these folders.
+    """
+    for folder in former_dirs:
+        with suppress(OSError):
+            if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
+                beside = folder / _BESIDE
+                beside.unlink(missing_ok=True)
+                beside.symlink_to(control_socket)
+                beside.replace(folder / control_socket.name)
+
+
+def remove_signposts(control_socket: Path, former_dirs: Iterable[Path]) -> None:
+    """Remove the links that lead to this socket."""
+    for folder in former_dirs:
+        link = folder / control_socket.name
+        with suppress(OSError):
+            if link.readlink() == control_socket:
+                link.unlink()
+
 
 RETRY_SECONDS = 0.25
 # Below Linux's ephemeral range (32768 …), so that no outgoing connection can take a workspace's port.

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from lm_tools_bridge.protocol.internal.source_states import BROKEN
-from manager.status_reading.responses import objects, pending
-from manager.status_reading.workspaces import merged_workspaces
+from manager.status_reading.responses import merged_workspaces, objects, pending
 
 Kind = Literal["approval", "trust", "login", "failed"]
 _FAILED_SERVERS: Final = frozenset({"unhealthy", "crash_looping"})

@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import stat
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
+
+_SHOWN_FIRST: Final = ("timestamp", "level", "event")
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """The fields of a line; none if it is no entry, such as a line of a traceback."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def formatted(line: str) -> str:
+    """A line as people read it: time, level, event, fields."""
+    fields = parsed(line)
+    if not fields:
+        return line
+    head = " ".join(str(fields.pop(name, "-")) for name in _SHOWN_FIRST)
+    return " ".join([head, *(f"{name}={value}" for name, value in fields.items())])
+
 
 TRUST_PENDING: Final = "TRUST_PENDING"
 """The code of issues that wait for the user's trust; their details are the command that gives it."""
@@ -45,3 +69,29 @@ def first_sentence(description: object) -> str:
     """The beginning of a description, on one line."""
     text = " ".join(description.split()) if isinstance(description, str) else ""
     return text.split(". ", 1)[0].removesuffix(".")
+
+
+def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each known workspace merged with its server; servers without a known workspace last."""
+    servers: dict[object, list[dict[str, Any]]] = {}
+    for one in objects(status, "instanceDetails"):
+        servers.setdefault(one.get("workspace"), []).append(one)
+    rows = [
+        {**known, **server, "workspace": known.get("id")}
+        for known in objects(status, "workspaceDetails")
+        for server in servers.pop(known.get("id"), [{}])
+    ]
+    return rows + [one for rest in servers.values() for one in rest]
+
+
+def is_gone(row: Mapping[str, Any]) -> bool:
+    """Whether this workspace has no server, and its folder does not exist: it was deleted or moved."""
+    root = row.get("root")
+    if row.get("state") != "stopped" or not isinstance(root, str):
+        return False
+    try:
+        return not stat.S_ISDIR(Path(root).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):  # nobody knows
+        return False

@@ -7,21 +7,25 @@ cancellation, order, shutdown.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.jsonrpc import Malformed, Notification, Request
-from manager.stdio_bridge.http_requests import revision_of, stateless_notification
-from manager.stdio_bridge.manager_connection import ManagerConnection, Unreachable
+from manager.client import Control
+from manager.configuration.paths import Paths
+from manager.stdio_bridge.http_messages import ResponseLost, body_of, revision_of, stateless_notification
+from manager.stdio_bridge.manager_connection import ManagerConnection, Unreachable, folder_query
+from manager.stdio_bridge.manager_start import ManagerStarter
 from manager.stdio_bridge.request_relay import PendingRequest, RequestRelay
-from manager.stdio_bridge.responses import ResponseLost, body_of
 from manager.stdio_bridge.session import Session
-from manager.stdio_bridge.stdio import MAX_LINE, ClientGone, LineTooLong
+from manager.stdio_bridge.stdio import MAX_LINE, ClientGone, LineTooLong, Output, read_lines
 from manager.upstream.failures import UpstreamFailure
 
 DRAIN_S: Final = 2.0
@@ -177,3 +181,39 @@ class Bridge:
         message = stateless_notification(line) if opened is None else self._session.message(line, opened)
         with suppress(Unreachable, UpstreamFailure, ResponseLost):
             await body_of(await self._manager.send(message))
+
+
+_STDIN, _STDOUT = 0, 1
+
+
+def run(paths: Paths, folder: str) -> None:
+    """Serve the client on stdin and stdout, for the workspace of `folder`, until it disconnects."""
+    asyncio.run(_serve(paths, folder))
+
+
+async def _serve(paths: Paths, folder: str) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    output = Output(_STDOUT)
+    connection = ManagerConnection(
+        Control(paths.control_socket),
+        ManagerStarter(paths),
+        folder_query(folder),
+        lambda: own_headers(paths.runtime_dir),
+    )
+    bridge = Bridge(connection, output.write)
+    ends = {
+        asyncio.create_task(work, name=name)
+        for work, name in (
+            (read_lines(_STDIN, bridge.take), "stdin"),
+            (output.closed.wait(), "stdout"),
+            (stop.wait(), "signals"),
+        )
+    }
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in ends:
+            one.cancel()
+        await bridge.finish()

@@ -15,8 +15,8 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import Notification, Response
+from manager.stdio_bridge.http_messages import ResponseLost, is_stream, messages_of
 from manager.stdio_bridge.manager_connection import HttpMessage, ManagerConnection, Unreachable
-from manager.stdio_bridge.responses import ResponseLost, is_stream, messages_of
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
 

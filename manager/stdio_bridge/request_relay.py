@@ -20,16 +20,16 @@ from lm_tools_bridge.protocol.extensions import skills
 from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH
 from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
 from manager.stdio_bridge import listen_streams
-from manager.stdio_bridge.http_requests import StatelessRequests
-from manager.stdio_bridge.manager_connection import TIMEOUT_S, HttpMessage, ManagerConnection, Unreachable
-from manager.stdio_bridge.responses import (
+from manager.stdio_bridge.http_messages import (
     ResponseLost,
+    StatelessRequests,
     error_for,
     is_stream,
     messages_of,
     response_in,
     retry_after,
 )
+from manager.stdio_bridge.manager_connection import TIMEOUT_S, HttpMessage, ManagerConnection, Unreachable
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse

@@ -16,9 +16,16 @@ import msgspec
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
 from lm_tools_bridge.protocol.jsonrpc import Request
-from manager.stdio_bridge.http_requests import session_headers
+from manager.stdio_bridge.http_messages import (
+    ResponseLost,
+    body_of,
+    error_for,
+    events_of,
+    is_stream,
+    response_in,
+    session_headers,
+)
 from manager.stdio_bridge.manager_connection import HttpMessage, ManagerConnection, Unreachable
-from manager.stdio_bridge.responses import ResponseLost, body_of, error_for, events_of, is_stream, response_in
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
 

@@ -13,7 +13,7 @@ from lm_tools_bridge.protocol.internal.own_servers import namespace_of
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import read_approvals
-from manager.status_reading.workspaces import merged_workspaces
+from manager.status_reading.responses import merged_workspaces
 
 
 def client_servers(situation: Situation) -> Iterator[Finding]:

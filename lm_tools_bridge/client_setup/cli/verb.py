@@ -23,7 +23,7 @@ from lm_tools_bridge.terminal.command_line import Command, Failure, json_option,
 from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Note
 from lm_tools_bridge.text.printable import printable
-from manager.cli.completion import suggestions
+from manager.cli import suggestions
 from manager.cli.output.file_changes import short
 
 _OURS: Final = frozenset({"current", "outdated"})

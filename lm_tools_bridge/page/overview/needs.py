@@ -10,10 +10,8 @@ from lm_tools_bridge.page.drawing.html import Action, capitalized, plain_state
 from lm_tools_bridge.page.drawing.source_button import source_action
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
 from lm_tools_bridge.terminal.tones import Tone
-from manager.status_reading.own_servers import running_twice
-from manager.status_reading.responses import objects
-from manager.status_reading.source_problems import source_problems
-from manager.status_reading.workspaces import merged_workspaces
+from manager.status_reading.responses import merged_workspaces, objects
+from manager.status_reading.source_problems import running_twice, source_problems
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _REPLACED: Final = frozenset({"changed", "other_version"})

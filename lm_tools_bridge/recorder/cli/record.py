@@ -21,7 +21,7 @@ from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option,
 from lm_tools_bridge.terminal.length import Length
 from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Fact, FactList, Note
-from manager.cli.completion import suggestions
+from manager.cli import suggestions
 from manager.cli.output.manager_access import user_paths
 
 _EVERYWHERE: Final = "all projects"

@@ -12,8 +12,8 @@ import click
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.text.printable import printable
 from manager import __version__
-from manager.cli.lifecycle.starting import Attempt, answer
 from manager.cli.lifecycle.stop import WatchedProcess
+from manager.cli.lifecycle.up import Attempt, answer
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.service import facts as service_facts
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

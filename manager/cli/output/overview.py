@@ -5,19 +5,82 @@ A member that an older or newer manager does not send is shown as a dash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
+from lm_tools_bridge.machine.files.private_files import UnsafePathError
 from lm_tools_bridge.terminal.quantities import duration, latency
+from lm_tools_bridge.terminal.show import show
 from lm_tools_bridge.terminal.tones import Tone, tone_of
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.waiting import waiting
 from manager import __version__
-from manager.cli.output.project_trust import ProjectTrust
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.configuration.paths import Paths
 from manager.status_reading.attention import approval_text
-from manager.status_reading.own_servers import running_twice
-from manager.status_reading.responses import TRUST_PENDING, objects
-from manager.status_reading.source_problems import source_problems
-from manager.status_reading.workspaces import is_gone, merged_workspaces
+from manager.status_reading.responses import TRUST_PENDING, is_gone, merged_workspaces, objects
+from manager.status_reading.source_problems import running_twice, source_problems
+
+LIMIT_S: Final = 5.0
+"""Longest time to look."""
+_FILES: Final = (
+    ".lm-tools-bridge", ".mcp.json", ".vscode/mcp.json", ".vscode/settings.json", ".cursor/mcp.json",
+)  # fmt: skip
+_SHOWN: Final = 5
+
+
+class ProjectTrust(NamedTuple):
+    """The project's root, the names of what waits for trust, and the command to review it."""
+
+    root: str
+    names: tuple[str, ...]
+    command: str
+
+    @property
+    def text(self) -> str:
+        """One sentence for a person."""
+        names = ", ".join(self.names[:_SHOWN])
+        more = len(self.names) - _SHOWN
+        summary = f"{names} and {more} more" if more > 0 else names
+        return f"{self.root}: waiting for your trust: {summary}; review with: {self.command}"
+
+
+def may_wait() -> bool:
+    """Whether the current folder, or one above it within the home folder, has files that may need trust."""
+    return any(os.path.lexists(f"{folder}/{name}") for folder in _folders() for name in _FILES)
+
+
+def project_trust() -> ProjectTrust | None:
+    """What waits for trust in the project of the current folder; None if unknown. Starts nothing of it."""
+    if not may_wait():
+        return None
+    # slow to load, and rarely needed
+    from lm_tools_bridge.terminal.command_line import Failure
+    from manager.cli.workspace_command import answer_of, root_of
+
+    try:
+        root = root_of(None)
+    except Failure:
+        return None
+    answer = answer_of("pending", root, limit_s=LIMIT_S)
+    names, command = (answer or {}).get("pending"), (answer or {}).get("command")
+    if not isinstance(names, list) or not isinstance(command, str):
+        return None
+    return ProjectTrust(root, tuple(map(str, names)), command)
+
+
+def _folders() -> Iterator[str]:
+    try:
+        folder = os.getcwd()  # noqa: PTH109  this module is loaded by the fast path
+    except OSError:
+        return
+    home = os.path.expanduser("~")  # noqa: PTH111  the same
+    while folder not in (home, os.sep, ""):
+        yield folder
+        folder = os.path.dirname(folder)  # noqa: PTH120  the same
+
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _COLUMNS: Final = (
@@ -144,3 +207,20 @@ def _percentiles(figures: object, member: str) -> tuple[object, object]:
     percentiles = figures.get(member) if isinstance(figures, Mapping) else None
     values = percentiles if isinstance(percentiles, Mapping) else {}
     return values.get("p50"), values.get("p99")
+
+
+def status() -> bool:
+    """Print the status; False if the verb itself has to run, as for a project that may wait for trust."""
+    if may_wait():
+        return False
+    try:
+        control = Control(Paths.of_user().control_socket)
+        with waiting("asking the manager"):
+            views = overview(control.get("/mcp/status"), control.get)
+        show(*views)
+    except (NoManager, ManagerFault, ControlRefusal, UnsafePathError, OSError):
+        return False
+    except KeyboardInterrupt:  # in the words of the other verbs
+        show("", Note("interrupted", Tone.BAD), "Next step: run it again", err=True)
+        sys.exit(1)
+    return True

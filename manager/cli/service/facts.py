@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from manager.cli.service import service_files, systemctl
+from manager.cli.service import service_manager as service_files
 from manager.cli.service.plan import Situation, Supervisor
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.loading import ConfigurationError, load_settings
@@ -92,9 +92,9 @@ def files_folder(environ: Mapping[str, str], platform: str) -> Path:
 def _supervisor(platform: str) -> Supervisor:
     if platform == "darwin":
         return Supervisor.LAUNCHD
-    if platform != "linux" or not systemctl.is_installed():
+    if platform != "linux" or not service_files.is_installed():
         return Supervisor.NONE
-    return Supervisor.SYSTEMD if systemctl.answers().ok else Supervisor.NO_USER_SYSTEMD
+    return Supervisor.SYSTEMD if service_files.answers().ok else Supervisor.NO_USER_SYSTEMD
 
 
 def _wanted(
@@ -114,10 +114,12 @@ def _links(folder: Path) -> list[Path]:
 def _state(supervisor: Supervisor) -> tuple[bool, bool]:
     """Whether the service is active, and whether it is enabled."""
     if supervisor is Supervisor.SYSTEMD:
-        active = [systemctl.state(unit) for unit in service_files.UNITS]
-        return "active" in active, systemctl.enabled(service_files.SOCKET) == "enabled"
+        active = [service_files.state(unit) for unit in service_files.UNITS]
+        return "active" in active, service_files.enabled(service_files.SOCKET) == "enabled"
     if supervisor is Supervisor.LAUNCHD:
-        is_loaded = systemctl.run(["launchctl", "print", f"gui/{os.getuid()}/{service_files.LABEL}"], 3.0).ok
+        is_loaded = service_files.run(
+            ["launchctl", "print", f"gui/{os.getuid()}/{service_files.LABEL}"], 3.0
+        ).ok
         return is_loaded, is_loaded
     return False, False
 

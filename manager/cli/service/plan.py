@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from manager.cli.service.service_files import LABEL, SERVICE, SOCKET
+from manager.cli.service.service_manager import LABEL, SERVICE, SOCKET
 
 _CTL: Final = ("systemctl", "--user")
 Command = tuple[str, ...]

@@ -9,11 +9,10 @@ from lm_tools_bridge.machine.files.private_files import UnsafePathError
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Fact, FactList
 from manager import __version__, exit_codes
-from manager.cli.service import systemctl
+from manager.cli.service import service_manager as service_files
 from manager.cli.service.facts import Facts, gather
 from manager.cli.service.plan import Command, Plan, Refused, Supervisor, installation, removal
-from manager.cli.service.service_files import SERVICE
-from manager.cli.service.systemctl import Outcome
+from manager.cli.service.service_manager import SERVICE, Outcome
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -103,7 +102,7 @@ def carry_out(plan: Plan) -> None:
 def _run(command: Command) -> Outcome:
     """Run a command, and say so: it can wait for the manager's port, or for calls in flight."""
     say(f"{' '.join(command)} ...", err=True)
-    return systemctl.run(command)
+    return service_files.run(command)
 
 
 def show(plan: Plan) -> None:

@@ -4,23 +4,92 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from lm_tools_bridge.machine.own_token import own_headers
+from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason
 from lm_tools_bridge.protocol.inbound import MISSING_CAPABILITY
 from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_json, say
 from lm_tools_bridge.terminal.waiting import waiting
+from lm_tools_bridge.text.form_fields import Field, InvalidLine, fields
 from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes
-from manager.cli.completion import suggestions
+from manager.cli import suggestions
 from manager.cli.output.manager_access import current_folder, explained, mcp_address, user_paths
-from manager.cli.workspace import input_forms
 from manager.client import McpAnswer, McpClient
+
+CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
+"""What a client declares that can show forms to its user."""
+
+ReadLine = Callable[[str], str]
+"""Shows a prompt and returns the line that the user types; raises EOFError at the end of the input."""
+
+
+class NotAForm(Exception):
+    """An input request that this terminal cannot answer; the message names its method."""
+
+
+def answer_all(requests: Mapping[str, Any], tool: str, read: ReadLine | None = None) -> dict[str, Any]:
+    """The answers to the input requests of one result, by key.
+
+    The end of the input declines a form, an interrupt cancels it; both are answers.
+
+    Raises:
+        NotAForm: a request is something else.
+    """
+    return {key: _answer(request, tool, read or _read_line) for key, request in requests.items()}
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked: input and standard error are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _answer(request: Any, tool: str, read: ReadLine) -> dict[str, Any]:
+    method = request.get("method") if isinstance(request, Mapping) else None
+    params = request.get("params") if isinstance(request, Mapping) else None
+    if method != names.ELICIT or not isinstance(params, Mapping) or params.get("mode", "form") != "form":
+        raise NotAForm(str(method))
+    message = printable(str(params.get("message", "")), lines=True)
+    click.echo(f"{printable(tool)} asks: {message}\n(Ctrl-D declines, Ctrl-C cancels)", err=True)
+    schema = params.get("requestedSchema")
+    try:
+        content = {
+            field.name: _ask_field(field, read)
+            for field in fields(schema if isinstance(schema, Mapping) else {})
+        }
+    except EOFError:
+        click.echo(err=True)
+        return {"action": "decline"}
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        return {"action": "cancel"}
+    return {
+        "action": "accept",
+        "content": {name: field for name, field in content.items() if field is not None},
+    }
+
+
+def _ask_field(field: Field, read: ReadLine) -> Any:
+    while True:
+        try:
+            return field.value(read(field.prompt))
+        except InvalidLine as problem:
+            click.echo(f"  {printable(str(problem))}", err=True)
+
+
+def _read_line(prompt: str) -> str:
+    click.echo(prompt, nl=False, err=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
 
 MAX_ROUNDS: Final = 10
 ANSWER_STEP: Final = (
@@ -74,7 +143,7 @@ def _tool_failure(result: Mapping[str, Any]) -> Failure:
 
 def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dict[str, Any]:
     """The result of the call. At a terminal, the tool's input requests are answered there."""
-    capabilities = input_forms.CAPABILITIES if _can_ask() else None
+    capabilities = CAPABILITIES if _can_ask() else None
     own = own_headers(user_paths().runtime_dir)
     client = McpClient(mcp_address(), current_folder(cwd), __version__, capabilities, own_headers=own)
     params: dict[str, object] = {"name": name, "arguments": arguments}
@@ -89,8 +158,8 @@ def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dic
             )
         requests = result.get("inputRequests")
         try:
-            responses = input_forms.answer_all(requests if isinstance(requests, dict) else {}, name)
-        except input_forms.NotAForm as other:
+            responses = answer_all(requests if isinstance(requests, dict) else {}, name)
+        except NotAForm as other:
             text = f"{name} asks for input that is no form ({other}), which this command cannot give"
             raise Failure(text, "call it from a client that supports it", reason="input_required") from other
         answers = {"inputResponses": responses}
@@ -104,7 +173,7 @@ def _needs_terminal(result: Mapping[str, Any]) -> bool:
 
 
 def _can_ask() -> bool:
-    return input_forms.is_terminal() and not is_json()
+    return is_terminal() and not is_json()
 
 
 def _error_of(result: Mapping[str, Any]) -> Mapping[str, Any]:

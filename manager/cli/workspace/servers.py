@@ -15,14 +15,43 @@ from lm_tools_bridge.terminal.command_line import Failure, json_option, print_js
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.operand import operand
 from lm_tools_bridge.text.printable import printable
-from manager.cli import workspace_command
-from manager.cli.completion import suggestions
+from manager.cli import suggestions, workspace_command
 from manager.cli.output.manager_access import ask_about
-from manager.cli.output.source_names import source_id
-from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.cli.output.workspace_options import cwd_option, print_issues, source_id
 from manager.cli.workspace.remote_project import find_host, is_remote
+from manager.cli.workspace_command import run
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import shell_hint
+
+
+@click.group()
+def secrets() -> None:
+    """Store tokens that servers and tools need. No log and no list ever shows a value."""
+
+
+@secrets.command(name="set")
+@click.argument("key", shell_complete=suggestions.secrets)
+@click.option("--stdin", is_flag=True, help="Read the value from standard input.")
+@json_option
+def set_(key: str, stdin: bool, **_: bool) -> None:
+    """Store a secret. Prompts for the value and never shows it."""
+    run("secrets", "set", *(["--stdin"] if stdin else []), "--", key)
+
+
+@secrets.command(name="list")
+@json_option
+def list_(**_: bool) -> None:
+    """List the names of the stored secrets."""
+    run("secrets", "list")
+
+
+@secrets.command()
+@click.argument("key", shell_complete=suggestions.secrets)
+@json_option
+def delete(key: str, **_: bool) -> None:
+    """Delete a secret."""
+    run("secrets", "delete", "--", key)
+
 
 _FIRST: Final = DOWN | {"pending_trust"}
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING"})

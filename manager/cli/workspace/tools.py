@@ -16,15 +16,13 @@ from lm_tools_bridge.terminal.command_line import Failure, json_option, print_js
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.near_names import near
 from lm_tools_bridge.text.operand import operand
-from manager.cli import workspace_command
-from manager.cli.completion import suggestions
+from manager.cli import suggestions, workspace_command
 from manager.cli.output.manager_access import ask, ask_about, current_folder
-from manager.cli.output.source_names import source_id
-from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.cli.output.workspace_options import cwd_option, print_issues, source_id
 from manager.cli.workspace.remote_project import change_tool, change_visibility, is_remote, print_change
 from manager.routing.client_profiles import PROFILES
-from manager.status_reading.own_servers import clients_starting
 from manager.status_reading.responses import TRUST_PENDING, first_sentence, issue_text, objects
+from manager.status_reading.source_problems import clients_starting
 from manager.status_reading.tool_rows import VISIBILITIES, context_cost, first_request_cost, listing, origin
 
 _WHOLE_IDS: Final = frozenset({"builtin", "language_servers", "script", "script_user", "script_system"})

@@ -43,7 +43,7 @@ def test_short_verbs_import_nothing_slow(statement: str) -> None:
 
 def test_connect_is_there_without_the_large_libraries() -> None:
     """Each client that starts programs waits for it."""
-    loaded = modules_after("import manager.cli.connect, manager.stdio_bridge.main")
+    loaded = modules_after("import manager.cli.connect, manager.stdio_bridge.bridge")
     assert loaded.isdisjoint({"aiohttp", "pydantic", "mcp", "psutil", "structlog"})
 
 

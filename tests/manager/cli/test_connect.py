@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manager.stdio_bridge import main
+from manager.stdio_bridge import bridge
 
 
 @pytest.mark.parametrize("text", ["${workspaceFolder}", "$PWD", "%CD%", "{env:PWD}"])
@@ -15,7 +15,7 @@ def test_a_variable_that_the_client_did_not_expand_counts_as_not_given(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     folders: list[str] = []
-    monkeypatch.setattr(main, "run", lambda paths, folder: folders.append(folder))
+    monkeypatch.setattr(bridge, "run", lambda paths, folder: folders.append(folder))
     monkeypatch.chdir(tmp_path)
     result = run("connect", "--cwd", text)
     assert folders == [str(tmp_path)]

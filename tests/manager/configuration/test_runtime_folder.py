@@ -16,7 +16,7 @@ import pytest
 from manager.configuration import runtime_folder
 from manager.configuration.paths import Paths
 from manager.startup.lock import Lock
-from manager.startup.signposts import leave_signposts, remove_signposts
+from manager.startup.port import leave_signposts, remove_signposts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the rules of XDG are used on Linux")
 ENDED = 2**22

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import manager
-from manager.cli.service.service_files import SERVICE, shipped_units
+from manager.cli.service.service_manager import SERVICE, shipped_units
 
 ROOT = Path(manager.__file__).parents[1]
 IN_NAMESPACE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")

@@ -145,7 +145,7 @@ HAS_TOKEN = {
     "lm_tools_bridge/agent/assembly.py",
     "lm_tools_bridge/recorder/replay/verb.py",
     "manager/cli/workspace/call.py",
-    "manager/stdio_bridge/main.py",
+    "manager/stdio_bridge/bridge.py",
     "lm_tools_bridge/team/team.py",
     "workspace_server/sources/mcp/remote/authorization.py",
 }

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from manager import exit_codes
-from manager.cli.completion import verb
+from manager.cli import completion as verb
 from support.processes.timeouts import within
 
 

@@ -6,7 +6,7 @@ import plistlib
 
 import pytest
 
-from manager.cli.service.service_files import SERVICE, SOCKET, launchd_plist, shipped_units, systemd_units
+from manager.cli.service.service_manager import SERVICE, SOCKET, launchd_plist, shipped_units, systemd_units
 
 
 def values(text: str, key: str) -> list[str]:

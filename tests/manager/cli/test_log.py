@@ -16,7 +16,7 @@ import pytest
 
 from lm_tools_bridge.machine.files.private_files import make_private
 from manager import exit_codes
-from manager.cli.status import log
+from manager.cli import log
 from manager.configuration.paths import Paths
 from manager.routing.workspace.workspace_id import workspace_id
 from support.processes.timeouts import within

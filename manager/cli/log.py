@@ -19,11 +19,10 @@ from typing import Final
 import click
 
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line, say
-from manager.cli import workspace_command
-from manager.cli.completion import suggestions
+from manager.cli import suggestions, workspace_command
 from manager.cli.output.manager_access import user_paths
 from manager.routing.workspace.workspace_id import workspace_id
-from manager.status_reading.log_entry import formatted, parsed
+from manager.status_reading.responses import formatted, parsed
 
 POLL_S: Final = 0.2
 _READ: Final = 1024 * 1024

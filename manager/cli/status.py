@@ -13,10 +13,8 @@ import click
 from lm_tools_bridge.terminal.command_line import json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
-from manager.cli.output.overview import overview, workspace_table
-from manager.cli.output.project_trust import project_trust
-from manager.status_reading.responses import objects
-from manager.status_reading.workspaces import merged_workspaces
+from manager.cli.output.overview import overview, project_trust, workspace_table
+from manager.status_reading.responses import merged_workspaces, objects
 
 _SESSION_COLUMNS: Final = (
     Column("SESSION", Kind.NAME),

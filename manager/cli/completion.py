@@ -3,15 +3,54 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final, Literal
 
 import click
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from lm_tools_bridge.machine.files import private_files
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
-from manager.cli.completion.scripts import SHELLS, Shell, next_step, places, script
+from manager.cli import COMPLETE_VARIABLE
 from manager.cli.output.file_changes import short, show_diff
 from manager.cli.output.manager_access import user_paths
+
+Shell = Literal["bash", "zsh", "fish"]
+SHELLS: Final[tuple[Shell, ...]] = ("bash", "zsh", "fish")
+_PROGRAMS: Final = ("lmtb", "lm-tools-bridge")
+_CLASSES: Final[Mapping[Shell, type[ShellComplete]]] = {
+    "bash": BashComplete,
+    "zsh": ZshComplete,
+    "fish": FishComplete,
+}
+
+
+def script(shell: Shell, program: str = "lmtb") -> str:
+    """The script that completes the words after a program's name."""
+    completion = _CLASSES[shell](click.Group(), {}, program, COMPLETE_VARIABLE)
+    return completion.source_template % completion.source_vars()
+
+
+def places(shell: Shell, environ: Mapping[str, str], home: Path) -> dict[Path, str]:
+    """The files to install, with their contents: one for each name of the program."""
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    folder, form = {
+        "bash": (data / "bash-completion" / "completions", "{}"),
+        "zsh": (data / "zsh" / "site-functions", "_{}"),
+        "fish": (config / "fish" / "completions", "{}.fish"),
+    }[shell]
+    return {folder / form.format(program): script(shell, program) for program in _PROGRAMS}
+
+
+def next_step(shell: Shell, folder: Path) -> str:
+    """What makes a shell use the installed files."""
+    if shell == "zsh":
+        return f"add this to ~/.zshrc, before compinit, and open a new shell: fpath=({folder} $fpath)"
+    if shell == "bash":
+        return "open a new shell; it needs the package bash-completion"
+    return "open a new shell"
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manager.cli.output.source_warming import warm_sources
+from manager.cli.workspace.trust import warm_sources
 
 
 def test_a_server_that_failed_before_the_first_look_is_told(control: Any, tmp_path: Path) -> None:

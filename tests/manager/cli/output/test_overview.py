@@ -11,7 +11,7 @@ import pytest
 
 from manager import exit_codes
 from manager.cli import main
-from manager.cli.status import quick_status
+from manager.cli.output import overview
 from support.projects.sample_status import STATUS
 
 HEAVY = {
@@ -98,8 +98,8 @@ def test_an_interruption_is_said_in_one_word(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["lmtb", "status"])
-    monkeypatch.setattr(quick_status, "overview", interrupted)
-    monkeypatch.setattr(quick_status.Control, "get", interrupted)
+    monkeypatch.setattr(overview, "overview", interrupted)
+    monkeypatch.setattr(overview.Control, "get", interrupted)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1

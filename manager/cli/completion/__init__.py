@@ -1,1 +1,0 @@
-"""The verb completion, and what a shell completes beyond verbs and options."""

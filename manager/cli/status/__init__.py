@@ -1,1 +1,0 @@
-"""Verbs that show what the manager reports: its state, its clients, its log."""

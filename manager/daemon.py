@@ -31,7 +31,7 @@ from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.endpoints.mcp import McpRoutes
 from manager.features import DaemonParts
-from manager.housekeeping import housekeep
+from manager.housekeeping import OwnFiles, housekeep
 from manager.http.stream_endings import StreamEndings
 from manager.listener.connection_limits import connection_limits
 from manager.listener.control_listener import ControlListener
@@ -40,12 +40,9 @@ from manager.listener.peer_identity import same_user_check
 from manager.listener.private_endpoint import PrivateEndpoint
 from manager.listener.runner import Runner
 from manager.logs.blocked_loop import watched
-from manager.logs.log import configure, logger, unblocked
-from manager.logs.log_file import log_file
-from manager.own_files import OwnFiles
+from manager.logs.log import configure, log_file, logger, unblocked
 from manager.routing.request_heads.admission import AdmissionRules
-from manager.runtime_tuning.event_loop import loop_factory
-from manager.runtime_tuning.malloc import FreedMemory, use_one_heap
+from manager.runtime_tuning.malloc import FreedMemory, loop_factory, use_one_heap
 from manager.sessions.session_manager import SessionManager
 from manager.startup import systemd
 from manager.startup.acquisition import acquire_lock, acquire_port, address_of

@@ -17,9 +17,8 @@ import manager
 from lm_tools_bridge.http_server.parsing import head_reader
 from lm_tools_bridge.protocol.errors import Reason
 from manager.configuration import budgets as manager_budgets
-from manager.configuration.loading import _PLACES, ENV_PREFIX
 from manager.configuration.paths import Paths
-from manager.configuration.settings import FIELDS
+from manager.configuration.settings import _PLACES, ENV_PREFIX, FIELDS
 from manager.routing.state.lifecycle import TRANSITIONS, Event, State
 from workspace_server import budgets as server_budgets
 

@@ -30,8 +30,7 @@ from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.service import service_manager as service_files
 from manager.cli.service.service_manager import UNITS
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.configuration.paths import Paths
-from manager.configuration.runtime_folder import APP_NAME, BASE_FOLDERS
+from manager.configuration.paths import APP_NAME, BASE_FOLDERS, Paths
 from manager.configuration.settings import Settings
 from manager.features import has_feature
 from manager.startup.lock import Lock

@@ -19,12 +19,10 @@ from lm_tools_bridge.page.overview.live import LivePages
 from lm_tools_bridge.page.project.fragments import project_page, unknown_project
 from lm_tools_bridge.page.project.questions import Projects
 from lm_tools_bridge.protocol import sse
-from manager.admin.control.control_messages import read_object, refusal, success
-from manager.admin.control.project_command import ServerCommand
-from manager.admin.control.request_body import read_body
+from manager.admin.control.control_messages import read_body, read_object, refusal, success
+from manager.admin.control.project_command import ServerCommand, ToolChanges
 from manager.admin.control.services import Services
-from manager.admin.control.tool_changes import ToolChanges
-from manager.admin.history import Moment
+from manager.admin.measures import Moment
 from manager.configuration.paths import Paths
 from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.http import lazy_aiohttp as web

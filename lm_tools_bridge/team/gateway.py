@@ -14,7 +14,7 @@ from lm_tools_bridge.team.calls.exposed_lists import ListedTool, listed_tools, m
 from lm_tools_bridge.team.calls.exposure import METHODS, parameter
 from lm_tools_bridge.team.calls.remote_call import AnswerLost, Head, RemoteCall, Unknown
 from lm_tools_bridge.team.membership import Use
-from manager.admin.control.request_body import read_body
+from manager.admin.control.control_messages import read_body
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
 

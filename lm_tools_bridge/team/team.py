@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lm_tools_bridge.machine.blocked_import import import_unblocked
 from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.machine.own_token import own_headers
-from manager.admin.control.request_body import read_body
+from manager.admin.control.control_messages import read_body
 from manager.features import AddedRoutes, DaemonPart
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import logger

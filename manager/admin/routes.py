@@ -7,11 +7,13 @@ these routes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Any
+import base64
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.protocol import jsonrpc
-from manager.admin import log_page
 from manager.admin.control.control_socket import allocate_routes
 from manager.admin.control.decisions import decisions_by_persons
 from manager.admin.control.services import Services
@@ -23,6 +25,31 @@ from manager.logs.log import recent_lines
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     """Answers a GET."""
+
+
+REFRESH_S: Final = 5
+_STYLE: Final = (
+    ":root{color-scheme:light dark}body{margin:0}"
+    # reversed, so that a browser shows the end of the log first
+    "main{display:flex;flex-direction:column-reverse;height:100vh;overflow:auto}"
+    "pre{margin:0;padding:1em;white-space:pre-wrap;overflow-wrap:anywhere}"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+"""The page's `Content-Security-Policy`: it loads and runs nothing."""
+
+
+def render(lines: Iterable[str]) -> str:
+    """The page with these lines, oldest first."""
+    shown = escape("\n".join(lines)) or "Nothing was logged yet."
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Log of LM Tools Bridge</title>'
+        f'<meta http-equiv="refresh" content="{REFRESH_S}"><style>{_STYLE}</style></head>'
+        f"<body><main><pre>{shown}</pre></main></body></html>\n"
+    )
 
 
 def make_app(
@@ -102,8 +129,8 @@ def _wants_html(request: web.Request) -> bool:
 
 
 async def _log_page(_: web.Request) -> web.Response:
-    policy = {"Content-Security-Policy": log_page.POLICY}
-    return web.Response(text=log_page.render(recent_lines), content_type="text/html", headers=policy)
+    policy = {"Content-Security-Policy": POLICY}
+    return web.Response(text=render(recent_lines), content_type="text/html", headers=policy)
 
 
 def _shows(payload: Callable[[], dict[str, Any]]) -> Handler:

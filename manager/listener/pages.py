@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from manager.admin.control.control_socket import make_control_app
-from manager.admin.control.project_command import ServerCommand
+from manager.admin.control.project_command import ServerCommand, ToolChanges
 from manager.admin.control.renewals import Renewals
 from manager.admin.control.services import Services
-from manager.admin.control.tool_changes import ToolChanges
 from manager.admin.measures import TakeSnapshot
 from manager.admin.routes import diagnosis_routes, make_app
 from manager.configuration.paths import Paths

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 from lm_tools_bridge import log
@@ -110,3 +111,36 @@ def _plain(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     escaped = (character if character.isprintable() else repr(character)[1:-1] for character in text)
     return "".join(escaped)[:_LONGEST_VALUE]
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Append all log lines to the file inside the block, which never waits for the disk.
+
+    If standard error is this file already, nothing is written twice.
+    """
+    if _is_standard_error(path):
+        yield
+        return
+    lines = LineQueue(lambda line: _append(path, line), tell_dropped)
+    copy_to(lines.put)
+    try:
+        yield
+    finally:
+        copy_to(None)
+        lines.close()
+
+
+def _is_standard_error(path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(2), path.stat())
+    except OSError:
+        return False
+
+
+def _append(path: Path, line: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, line.encode("utf-8", "backslashreplace") + b"\n")
+    finally:
+        os.close(descriptor)

@@ -21,6 +21,16 @@ from typing import Any, Final
 
 from manager.configuration.budgets import MAX_FREED_BYTES
 
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop of a runner; None for the loop of the standard library."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
 LARGEST: Final = 4 * 1024 * 1024
 """Largest piece, in bytes, that is taken from that memory."""
 LOOK_S: Final = 5.0

@@ -16,8 +16,8 @@ from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.text.near_names import did_you_mean
 from manager import exit_codes
 from manager.cli.output.manager_access import ask, user_paths
-from manager.configuration.loading import ConfigurationError, load_settings
 from manager.configuration.paths import Paths
+from manager.configuration.settings import ConfigurationError, load_settings
 
 
 def running_port() -> int | None:

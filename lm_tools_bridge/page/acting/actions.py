@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 from lm_tools_bridge.page.acting.access import Access
 from lm_tools_bridge.page.acting.sign_in import SignInPage, SignIns
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.admin.control.project_command import CHANGES
+from manager.admin.control.project_command import CHANGES, NotChanged, ToolChanges
 from manager.admin.control.services import Services
-from manager.admin.control.tool_changes import NotChanged, ToolChanges
 from manager.disk.folder import CwdProblem
 from manager.startup.replacement import Unusable
 from manager.status_reading.responses import json_object, objects

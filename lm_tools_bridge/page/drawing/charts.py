@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lm_tools_bridge.page.drawing.html import text
-from manager.admin.history import MOST_MOMENTS
+from manager.admin.measures import MOST_MOMENTS
 
 _STEP: Final = 2
 _WIDTH: Final = (MOST_MOMENTS - 1) * _STEP

@@ -14,7 +14,7 @@ from lm_tools_bridge.page.overview.processor_use import ProcessorUse
 from lm_tools_bridge.page.overview.view import PageView, page_view
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.services import Services
-from manager.admin.history import Moment
+from manager.admin.measures import Moment
 from manager.logs.log import logger
 from manager.status_reading.responses import json_object, objects
 

@@ -5,15 +5,38 @@ Bodies hold `ok: true`, or `ok: false` and a `reason`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from lm_tools_bridge.http_server.parsing.body_reader import BROKEN
+from lm_tools_bridge.http_server.refusal import BODY_TIMEOUT, AdmissionRefusal, body_too_large
 from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol.internal.registration import InvalidPayload
-from manager.admin.control.request_body import read_body
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
+
+
+async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | AdmissionRefusal:
+    """The whole body, or 413 as soon as it exceeds `cap` bytes, 408 after `deadline` seconds, 400 for broken
+    chunks. Never keeps more than the cap and one read.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(deadline):
+            while chunk := await request.content.readany():
+                size += len(chunk)
+                if size > cap:
+                    return body_too_large(cap)
+                chunks.append(chunk)
+    except TimeoutError:
+        return BODY_TIMEOUT
+    except web.RequestPayloadError:
+        return BROKEN
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
 
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import nullcontext, redirect_stderr
@@ -14,14 +15,30 @@ from lm_tools_bridge.terminal.command_line import Failure, json_option, print_li
 from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import user_paths
-from manager.configuration.loading import ConfigurationError, load_settings
-from manager.configuration.settings import FIELDS, description
+from manager.configuration.settings import FIELDS, ConfigurationError, description, load_settings
 from manager.documentation import page
-from manager.runtime_tuning import garbage_collector
 from manager.startup.systemd import is_service
 
 if TYPE_CHECKING:
     from manager.admin.control.services import StartedBy
+
+
+THRESHOLDS: Final = (10_000, 20, 50)
+"""Thresholds of the three generations, as for `gc.set_threshold`."""
+
+
+def pause() -> None:
+    """Collect nothing during the start, because imported modules stay."""
+    gc.disable()
+
+
+def resume() -> None:
+    """Collect what the start left behind, exclude all living objects from now on, and collect rarely."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+    gc.enable()
+
 
 SETTLE_AFTER_S: Final = 1.0
 """Delay of the collection after the start, so that the first requests do not wait for it."""
@@ -58,7 +75,7 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
             exit_code=exit_codes.HOPELESS,
             reason="configuration",
         ) from error
-    garbage_collector.pause()
+    pause()
     from manager.daemon import run  # what --help and mistakes need not wait for
     from manager.startup.acquisition import settled
 
@@ -79,7 +96,7 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
 def _is_ready(address: str, *, greets: bool, as_json: bool) -> None:
     import asyncio
 
-    asyncio.get_running_loop().call_later(SETTLE_AFTER_S, garbage_collector.resume)
+    asyncio.get_running_loop().call_later(SETTLE_AFTER_S, resume)
     if as_json:
         print_line({"ok": True, "address": address, "pid": os.getpid(), "version": __version__})
     if greets:

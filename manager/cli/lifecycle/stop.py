@@ -58,7 +58,7 @@ def _serves_port(paths: Paths) -> bool:
     """Whether a manager of this user answers on the configured port; it refuses all other users."""
     import http.client  # 20 ms that only this case needs
 
-    from manager.configuration.loading import ConfigurationError, load_settings
+    from manager.configuration.settings import ConfigurationError, load_settings
 
     try:
         port = load_settings(paths.config_file, os.environ, {}).http_port

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 from lm_tools_bridge.terminal.tones import Tone
 from lm_tools_bridge.terminal.views import Note, View
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.configuration.loading import ConfigurationError, load_settings
 from manager.configuration.paths import Paths
-from manager.configuration.settings import Settings
+from manager.configuration.settings import ConfigurationError, Settings, load_settings
 
 
 class Level(Enum):

@@ -7,8 +7,7 @@ import os
 from lm_tools_bridge.terminal.command_line import Failure
 from manager import exit_codes
 from manager.cli.output.manager_access import user_paths
-from manager.configuration.loading import ConfigurationError, load_settings
-from manager.configuration.settings import Settings
+from manager.configuration.settings import ConfigurationError, Settings, load_settings
 
 
 def user_settings() -> Settings:

@@ -15,8 +15,8 @@ from typing import Any, Final
 from manager.cli.service import service_manager as service_files
 from manager.cli.service.plan import Situation, Supervisor
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.configuration.loading import ConfigurationError, load_settings
 from manager.configuration.paths import Paths
+from manager.configuration.settings import ConfigurationError, load_settings
 from manager.startup.port import PortTaken, bind_fixed
 
 _CACHES: Final = frozenset({"archive-v0", "environments-v2", "builds-v0"})

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from manager.configuration.client_overrides import by_client, seconds, sees
-from manager.configuration.loading import ConfigurationError, load_settings
-from manager.configuration.settings import Settings
+from manager.configuration.settings import ConfigurationError, Settings, load_settings
 
 
 @pytest.mark.parametrize(

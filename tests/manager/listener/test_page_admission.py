@@ -21,7 +21,7 @@ from lm_tools_bridge.http_server.connections.connection import MAX_PIPELINED
 from lm_tools_bridge.http_server.limits import Limits
 from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.protocol import jsonrpc
-from manager.admin.control.request_body import read_body
+from manager.admin.control.control_messages import read_body
 from manager.guests import ClosedGate, GuestGate
 from manager.listener.connections import Connections
 from manager.listener.page_admission import refusal_response

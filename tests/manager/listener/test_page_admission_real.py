@@ -20,7 +20,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from lm_tools_bridge.protocol import headers
-from manager.admin import log_page
+from manager.admin import routes
 from manager.admin.routes import make_app
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import METHODS
@@ -160,7 +160,7 @@ async def test_the_log_is_a_page_for_browsers(path: str, served: Served) -> None
         page = await served.send("GET", target, field)
         assert page.status == 200
         assert page.headers["content-type"] == "text/html; charset=utf-8"
-        assert page.headers["content-security-policy"] == log_page.POLICY
+        assert page.headers["content-security-policy"] == routes.POLICY
         assert (page.headers["cache-control"], page.headers["x-frame-options"]) == ("no-store", "DENY")
     for target, field in ((path, "Accept: */*"), (f"{path}?format=json", browser)):
         assert json.loads((await served.send("GET", target, field)).body)["ok"] is True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from manager.logs import log, log_file
+from manager.logs import log
 from support.processes.managers.logging_state import restored_logging
 
 
@@ -29,7 +29,7 @@ def test_lines_are_in_the_file_while_the_manager_serves(tmp_path: Path) -> None:
     """As JSON, whatever standard error gets; secrets are hidden."""
     file = tmp_path / "manager.log"
     log.logger().info("before")
-    with log_file.log_file(file):
+    with log.log_file(file):
         log.logger().info("ready", api_key="s3cret")
         log.logger().error("failed", exc_info=ValueError("why"))
     log.logger().info("after")
@@ -45,7 +45,7 @@ def test_nothing_is_written_twice_where_standard_error_is_the_file(tmp_path: Pat
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
     os.dup2(descriptor, 2)
     try:
-        with log_file.log_file(file):
+        with log.log_file(file):
             log.logger().info("once")
     finally:
         os.dup2(before, 2)
@@ -57,7 +57,7 @@ def test_nothing_is_written_twice_where_standard_error_is_the_file(tmp_path: Pat
 def test_a_folder_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    with log_file.log_file(folder / "manager.log"):
+    with log.log_file(folder / "manager.log"):
         shutil.rmtree(folder)
         log.logger().info("nobody reads this")
     assert not folder.exists()

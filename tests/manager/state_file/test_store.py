@@ -16,8 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.state_file import store as store_module
-from manager.state_file.store import Store
-from manager.state_file.tables import _UPGRADES, SCHEMA_VERSION, InstanceRow, Loaded, SessionRow, WorkspaceRow
+from manager.state_file.store import (
+    _UPGRADES,
+    SCHEMA_VERSION,
+    InstanceRow,
+    Loaded,
+    SessionRow,
+    Store,
+    WorkspaceRow,
+)
 
 WORKSPACE = WorkspaceRow("w-1", "/srv/proj")
 INSTANCE = InstanceRow("w-1", "i-1", 4711, "boot:123", "nonce", "secret", 21000)

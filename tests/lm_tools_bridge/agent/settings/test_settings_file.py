@@ -9,8 +9,7 @@ import pytest
 
 from lm_tools_bridge.agent.settings.file import NotEditable, load, save
 from lm_tools_bridge.agent.settings.settings import AgentSettings
-from manager.configuration.loading import load_settings
-from manager.configuration.settings import Settings
+from manager.configuration.settings import Settings, load_settings
 
 
 def written(folder: Path, text: str) -> Path:

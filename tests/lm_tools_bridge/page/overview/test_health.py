@@ -7,7 +7,7 @@ import re
 from lm_tools_bridge.machine.processes.open_files import OpenFiles
 from lm_tools_bridge.page.drawing.charts import chart
 from lm_tools_bridge.page.overview.health import Health, health_html, read_health
-from manager.admin.history import MOST_MOMENTS, Moment
+from manager.admin.measures import MOST_MOMENTS, Moment
 
 
 def points(svg: str) -> list[list[str]]:

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from manager.logs import log, log_rotation
-from manager.logs.log_rotation import FLOOD_S, LogRotation
+from manager import housekeeping
+from manager.housekeeping import FLOOD_S, LogRotation
+from manager.logs import log
 from support.processes.managers.logging_state import restored_logging
 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_rotation, "MAX_LOG_BYTES", 10)
+    monkeypatch.setattr(housekeeping, "MAX_LOG_BYTES", 10)
 
 
 @pytest.fixture

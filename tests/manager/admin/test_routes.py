@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from manager.admin.log_page import POLICY, render
+from manager.admin.routes import POLICY, render
 
 
 class Page(HTMLParser):

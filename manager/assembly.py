@@ -44,7 +44,7 @@ from manager.sessions.client_processes import ClientProcesses
 from manager.sessions.preferences import Preferences
 from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.fork_server import ForkServerSupervisor
 from manager.supervision.registered_servers import RegisteredServers

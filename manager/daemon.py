@@ -42,7 +42,7 @@ from manager.listener.runner import Runner
 from manager.logs.blocked_loop import watched
 from manager.logs.log import configure, log_file, logger, unblocked
 from manager.routing.request_heads.admission import AdmissionRules
-from manager.runtime_tuning.malloc import FreedMemory, loop_factory, use_one_heap
+from manager.runtime_tuning import FreedMemory, loop_factory, use_one_heap
 from manager.sessions.session_manager import SessionManager
 from manager.startup import systemd
 from manager.startup.acquisition import acquire_lock, acquire_port, address_of

@@ -22,7 +22,7 @@ from manager.listener.control_listener import ControlListener
 from manager.logs.log import logger
 from manager.startup import systemd
 from manager.startup.lock import Lock
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.leftovers import remove_leftover_files, remove_unfinished_files
 from manager.supervision.unused_workspaces import forget_gone_workspaces, stop_idle
 from manager.supervision.workspaces import Workspaces

@@ -14,7 +14,7 @@ from manager.http import lazy_aiohttp as web
 if TYPE_CHECKING:
     from lm_tools_bridge.protocol.errors import Refusal
     from lm_tools_bridge.remote_hosts.remote_workspaces import RemoteWorkspaces
-    from manager.state_file.store import WorkspaceRow
+    from manager.state_file import WorkspaceRow
     from manager.supervision.dependencies import Dependencies
     from manager.supervision.remote_hosts import KnownWorkspaces, MakeRemoteHosts
     from manager.supervision.workspace import RemoteServer, Workspace

@@ -23,7 +23,7 @@ from lm_tools_bridge.remote_hosts.refusals import line_refusal, not_added
 from lm_tools_bridge.text.printable import printable
 from manager.logs.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
-from manager.state_file.store import InstanceRow
+from manager.state_file import InstanceRow
 from manager.status_reading.responses import json_object
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance

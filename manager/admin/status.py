@@ -24,7 +24,7 @@ from manager.routing.state.session_table import Session
 from manager.routing.state.timings import Percentiles, percentiles, sum_counts
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.sessions.session_manager import SessionManager
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision import presence
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.process import usage_of

@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 
 from lm_tools_bridge.http_server.byte_budget import SMALL, Room
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from manager import runtime_tuning as malloc
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.forwarding.body_flow import ContentTap, Flow, Sink, keep, kept_of
 from manager.forwarding.forwarded_call import AnswerFacts, ForwardedCall
 from manager.http.faults import log_fault
-from manager.runtime_tuning import malloc
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 
 COLLECTED: Final = 256 * 1024

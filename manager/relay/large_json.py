@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
+from manager import runtime_tuning as malloc
 from manager.http.request import HttpRequest
 from manager.routing.json.forwardable_result import RESULT_END
 from manager.routing.request_heads.request_metadata import JSON
-from manager.runtime_tuning import malloc
 from manager.upstream.response import Piece
 
 JOINED: Final = 16 * 1024

@@ -25,7 +25,7 @@ from manager.routing.state.session_table import Session, SessionTable, workspace
 from manager.sessions.notifier import Notifier
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
-from manager.state_file.store import SessionRow, Store
+from manager.state_file import SessionRow, Store
 
 FLUSH_S = 30.0
 MAX_CLIENT_TEXT = 200

@@ -14,7 +14,7 @@ from lm_tools_bridge.protocol.internal.launch import Folders
 from manager.call_observer import NO_OBSERVER, CallObserver
 from manager.configuration.settings import Settings
 from manager.installation import Installation
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.fork_server import ForkServerSupervisor
 from manager.waiting_calls import NOBODY, WaitingCalls
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lm_tools_bridge.protocol.internal import launch
 from manager.startup.port import reserve
-from manager.state_file.store import InstanceRow
+from manager.state_file import InstanceRow
 from manager.supervision import environment, process
 from manager.supervision import leftovers as leftover_files
 from manager.supervision.dependencies import Dependencies

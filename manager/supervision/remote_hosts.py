@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.routing.workspace.remote_address import is_remote_address
-from manager.state_file.store import WorkspaceRow
+from manager.state_file import WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.workspace import ProjectServer, RemoteServer, Workspace
 

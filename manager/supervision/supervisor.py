@@ -13,7 +13,7 @@ from typing import Any, Final
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.logs.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
-from manager.state_file.store import InstanceRow
+from manager.state_file import InstanceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.health_poll import HealthPoll
 from manager.supervision.instance import Figures, Instance

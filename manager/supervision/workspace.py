@@ -13,7 +13,7 @@ from typing import Protocol
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.disk.folder import FolderIdentity
 from manager.routing.state.lifecycle import Lifecycle
-from manager.state_file.store import InstanceRow
+from manager.state_file import InstanceRow
 from manager.supervision.instance import Figures, Instance
 
 

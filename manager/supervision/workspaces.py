@@ -20,7 +20,7 @@ from manager.routing.workspace.cwd import NoCwd, parse_cwd
 from manager.routing.workspace.matching import KnownRoot, Match, match
 from manager.routing.workspace.remote_address import may_be_remote
 from manager.routing.workspace.workspace_id import workspace_id
-from manager.state_file.store import Loaded, WorkspaceRow
+from manager.state_file import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.refusals import is_utf8, refused_cwd, workspace_gone

@@ -17,7 +17,7 @@ from lm_tools_bridge.text.printable import printable
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from manager.runtime_tuning.malloc import loop_factory
+from manager.runtime_tuning import loop_factory
 from manager.stdio_bridge.manager_start import ManagerStarter
 
 START_S: Final = 25.0

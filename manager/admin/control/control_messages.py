@@ -15,7 +15,6 @@ from lm_tools_bridge.http_server.refusal import BODY_TIMEOUT, AdmissionRefusal, 
 from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol.internal.registration import InvalidPayload
 from manager.http import lazy_aiohttp as web
-from manager.routing.request_heads.admission import AdmissionRefusal
 
 
 async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | AdmissionRefusal:

@@ -1,6 +1,6 @@
 """Table of client sessions (MCP 2025-11-25 and older): binding, preferences and expiry of each.
 
-`manager/sessions/streams.py` has their streams, `manager/state_file/store.py` stores them.
+`manager/sessions/streams.py` has their streams, `manager/state_file.py` stores them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from lm_tools_bridge.remote_hosts.line_failures import LineFailure
 from lm_tools_bridge.remote_hosts.link import Link
 from lm_tools_bridge.remote_hosts.tunnel.near_end import NearEnd, open_line
 from manager.configuration.settings import Settings
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from manager.upstream.failures import UpstreamFailure
 from support.heard_calls import HeardCalls

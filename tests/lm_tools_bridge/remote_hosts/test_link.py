@@ -14,7 +14,7 @@ from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
 from lm_tools_bridge.remote_hosts.link import DEAD_S, PING_S, STEADY_S, Link
 from manager.configuration.settings import Settings
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from support.servers.network.scripted_line import ScriptedLines
 

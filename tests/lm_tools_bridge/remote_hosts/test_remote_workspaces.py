@@ -18,7 +18,7 @@ from lm_tools_bridge.remote_hosts.tunnel import near_end
 from manager.admin.control.control_plane import ControlPlane
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import RegisteredServers

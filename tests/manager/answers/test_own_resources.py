@@ -16,7 +16,7 @@ from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.routing.discovery.own_tools import CALL_TOOL_TEXT
 from manager.routing.workspace.resolution import WorkspaceSource
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace

@@ -387,11 +387,11 @@ def test_a_home_on_a_network_disk_has_its_sockets_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paths, "are_local", lambda folders: False)
-    paths, others = (Paths.of_user({"HOME": str(tmp_path / name)}) for name in ("a", "b"))
-    assert paths.runtime_dir.parent == Path("/tmp")
-    assert paths.runtime_dir.name.startswith(f"lm-tools-bridge-{os.geteuid()}-")
-    assert paths.runtime_dir != others.runtime_dir
-    assert paths.state_dir == tmp_path / "a/.local/state/lm-tools-bridge"
+    own, others = (Paths.of_user({"HOME": str(tmp_path / name)}) for name in ("a", "b"))
+    assert own.runtime_dir.parent == Path("/tmp")
+    assert own.runtime_dir.name.startswith(f"lm-tools-bridge-{os.geteuid()}-")
+    assert own.runtime_dir != others.runtime_dir
+    assert own.state_dir == tmp_path / "a/.local/state/lm-tools-bridge"
 
 
 def hold(paths: Paths, pid: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from manager.configuration.settings import Settings
 from manager.routing.state.session_table import is_well_formed
 from manager.sessions.session_manager import SessionManager
-from manager.state_file.store import Store
+from manager.state_file import Store
 
 
 async def test_ten_thousand_sessions_have_ten_thousand_ids(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import structlog
 from manager.configuration.settings import Settings
 from manager.routing.state.session_table import Session, is_well_formed
 from manager.sessions.session_manager import FLUSH_S, LOGGED_ONE_BY_ONE, MAX_SUBSCRIPTIONS, SessionManager
-from manager.state_file.store import SessionRow, Store
+from manager.state_file import SessionRow, Store
 from support.http.event_sinks import Recorder
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0

@@ -17,7 +17,7 @@ import pytest
 from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.routing.state.slowness import ProcessorTime, is_slow
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision import health_poll
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.health_poll import HealthPoll

@@ -15,7 +15,7 @@ import pytest
 from lm_tools_bridge.protocol.internal.registration import Heartbeat
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision import registered_servers
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import MAX_DEPARTURES, Departures, RealPaths, RegisteredServers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from manager.state_file.store import WorkspaceRow
+from manager.state_file import WorkspaceRow
 from manager.supervision.remote_hosts import NoRemoteHosts
 
 

@@ -22,7 +22,7 @@ import pytest
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import State
-from manager.state_file.store import InstanceRow, Store
+from manager.state_file import InstanceRow, Store
 from manager.supervision import launcher
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance

@@ -16,7 +16,7 @@ from manager.configuration.settings import Settings
 from manager.disk.disk_lookups import DiskLookups
 from manager.disk.filesystem import FolderExaminer
 from manager.routing.state.root_watch import LOOKS, RootSign
-from manager.state_file.store import Loaded, Store, WorkspaceRow
+from manager.state_file import Loaded, Store, WorkspaceRow
 from manager.supervision import unused_workspaces as forgotten_workspaces
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance

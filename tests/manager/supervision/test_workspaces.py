@@ -15,7 +15,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.disk import filesystem
 from manager.disk.filesystem import FolderExaminer
-from manager.state_file.store import Store
+from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.supervisor import Supervisor

@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 
 from lm_tools_bridge.protocol import names
 from manager import exit_codes
-from manager.state_file.store import SessionRow, Store
+from manager.state_file import SessionRow, Store
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_home import ManagerHome, ManagerProcess, manager_home, until
 from support.processes.managers.manager_in_process import make_project, manager_paths, running_manager

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.state_file import store as store_module
-from manager.state_file.store import (
+from manager import state_file as store_module
+from manager.state_file import (
     _UPGRADES,
     SCHEMA_VERSION,
     InstanceRow,

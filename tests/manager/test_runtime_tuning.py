@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from manager.runtime_tuning import malloc
+from manager import runtime_tuning as malloc
 
 IS_GLIBC = platform.libc_ver()[0] == "glibc"
 MIB = 1024 * 1024

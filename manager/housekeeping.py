@@ -1,4 +1,10 @@
-"""Expires sessions, stops idle servers and feeds the watchdog of systemd, every few seconds."""
+"""Keeps house: expires sessions, stops idle servers, feeds the watchdog, looks after our files, rotates logs.
+
+Leftovers are swept, removed files are made again, unsaved state is saved. Nothing else renames or empties a
+log. Programs keep their logs open, also those that end while their successor writes already. So a long log
+is copied and emptied, not renamed. Lines that are written between these two steps are lost. All writers
+append, so they go on at the new end.
+"""
 
 from __future__ import annotations
 

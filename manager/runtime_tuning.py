@@ -1,4 +1,4 @@
-"""Makes glibc keep one heap for all threads, and freed memory while large bodies pass; it is returned later.
+"""Tunes the Python runtime: uvloop wherever it runs, and one heap of glibc for all threads.
 
 By default each thread that allocates gets a heap of its own, and what one thread has freed is of no use to
 the others: a manager under churn held 9 MiB in that way.

@@ -1,8 +1,12 @@
 """Stores what survives the manager in SQLite: workspaces, running instances and sessions.
 
-One thread of its own accesses the database, so that a slow disk never blocks the event loop. If the database
-cannot be used, the manager keeps serving, `degraded` says why, and `retry` saves later what could not be
-saved (`unsaved_writes.py`). A corrupt file is set aside, not overwritten.
+One thread of its own accesses the database, so that a slow disk never blocks the event loop. If the
+database cannot be used, the manager keeps serving and `degraded` says why. A corrupt file is set aside, not
+overwritten.
+
+Writes that the database refused are kept in memory and in a file of their own; `retry` saves them later.
+The last write to each row is kept. The file survives the manager; the next one applies it before it reads
+the database. It lies in the runtime folder, which is usually on another file system than the database.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Takes snapshots of the manager's counters, which count from its start, and measures the event loop's lag.
 
-`prometheus_text.py` formats them for `/metrics`, `status.py` for the status. Counters of calls are in
-`manager/supervision/instance.py` and `manager/routing/state/timings.py`.
+It keeps calls, errors, durations, memory and lag of each ten seconds of the last ten minutes.
+`prometheus_text.py` formats the counters for `/metrics`, `status.py` for the status. Counters of calls are
+in `manager/supervision/instance.py` and `manager/routing/state/timings.py`.
 """
 
 from __future__ import annotations

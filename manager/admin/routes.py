@@ -1,7 +1,7 @@
-"""Lists the routes of the manager's port that aiohttp serves.
+"""Lists the routes of the manager's port that aiohttp serves, and renders the last log lines as a page.
 
 Requests for MCP are recognised in `routing/request_heads/request_metadata.py`; `listener/pages.py` serves
-these routes.
+these routes. The page of the log is self-contained, escaped and without script.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _metrics_handler(measures: TakeSnapshot) -> Handler:
 
 
 def _render(snapshot: MeasuresSnapshot) -> tuple[bytes, str]:
-    from manager.admin import prometheus_text  # noqa: PLC0415  slow to import; see late_modules.py
+    from manager.admin import prometheus_text  # noqa: PLC0415  slow to import; see installation.py
 
     return prometheus_text.render(snapshot), prometheus_text.CONTENT_TYPE
 

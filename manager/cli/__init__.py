@@ -1,7 +1,7 @@
 """The command line `lmtb`: the console script. One module for each verb, by subject; `verbs.py` lists them.
 
 Nothing that short verbs import may be slow (aiohttp, pydantic, mcp, psutil): they answer in less than 0.1 s.
-Here not even click is imported: it takes longer than the most frequent verb (`status/quick_status.py`).
+Here not even click is imported: it takes longer than the most frequent verb (`output/overview.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verb clients: shows who is connected, in which project, and how each project was found."""
+"""The verbs clients and whoami: show who is connected, and how each request found its project."""
 
 from __future__ import annotations
 

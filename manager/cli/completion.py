@@ -1,4 +1,4 @@
-"""The verb completion: prints or installs the script by which a shell completes words of `lmtb`."""
+"""The verb completion: prints or installs click's script by which a shell completes words of `lmtb`."""
 
 from __future__ import annotations
 

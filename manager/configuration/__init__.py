@@ -1,1 +1,1 @@
-"""Settings, fixed budgets, and the places of files."""
+"""Settings and where they are read, fixed budgets, and the places of files."""

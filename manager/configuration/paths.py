@@ -1,8 +1,12 @@
-"""Finds the files and folders of one user's manager.
+"""Finds the files and folders of one user's manager, for every program and every start alike.
 
 Short command line verbs import it, so it uses the standard library only. On Linux the XDG rules are written
 out here: platformdirs costs 10 ms and reads the process environment instead of the mapping it is given (a
 test checks that both agree). Elsewhere platformdirs decides. Nothing is created here.
+
+Clients start programs with few variables: some pass HOME and PATH only. So the place of the lock and the
+sockets depends on HOME alone. In earlier versions it depended on XDG_RUNTIME_DIR as well: a manager of such
+a version is found where it is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Defines every setting of the manager: name, type, bounds, description and default.
+"""Defines every setting of the manager, loads the values, and reports all invalid ones at once.
 
-`loading.py` reads their values. A test checks `docs/configuration.md` against this model.
+Sources, lowest priority first: defaults, the user's `config.toml`, environment variables `LMTB_…`, command
+line options. A test checks `docs/configuration.md` against this model.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Log lines of the manager: their format and files, the rotation of logs, a watch over the event loop."""
+"""Log lines of the manager: their format and file, and a watch over the event loop."""

@@ -1,6 +1,7 @@
-"""Configures the manager's logging: lines on stderr, and the last lines in memory for `GET /mcp/log`.
+"""Configures the manager's logging: stderr, its log file, and the last lines for `GET /mcp/log`.
 
-Arguments and results of calls, tokens and secrets are never logged; session ids only shortened.
+A thread writes the log file, wherever standard error leads. Arguments and results of calls, tokens and
+secrets are never logged; session ids only shortened.
 """
 
 from __future__ import annotations

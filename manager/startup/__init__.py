@@ -1,1 +1,1 @@
-"""Start of the daemon: its lock and sockets, their hand-over by systemd or a predecessor, late modules."""
+"""Start of the daemon: its lock and sockets, their hand-over by systemd or a predecessor."""

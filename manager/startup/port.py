@@ -1,9 +1,12 @@
 """Binds the listening sockets: the fixed port, those of workspace servers, and the control socket.
 
-The fixed port lies in Linux's ephemeral range, so a bind can fail because of an outgoing connection on it or
-its TIME_WAIT state (60 s): such a bind is retried. A program that *listens* there would not go away. A
+The fixed port lies in Linux's ephemeral range, so a bind can fail because of an outgoing connection on it
+or its TIME_WAIT state (60 s): such a bind is retried. A program that *listens* there would not go away. A
 connection attempt tells the two apart; the process table (`psutil`) and /proc/net/tcp only word the
 explanation, because an ordinary user cannot see all of them.
+
+After an upgrade, programs that were started before it go on: `lmtb connect` in an agent, and servers that
+register themselves. They find the manager through a link in place of the control socket that they know.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads answers of the manager and servers: lists of objects, issues, items that wait for trust."""
+"""Reads answers of the manager and servers: workspaces, issues, items that wait for trust, lines of logs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Derives problems and next steps from the states of sources, as servers last reported them to the manager.
+"""Derives problems and next steps from the states of sources, and finds servers that run twice.
 
-Used by `status` and `doctor`, which ask only the manager; `lmtb servers` asks the server itself.
+States are those that servers last reported to the manager. A server runs twice when a client that was seen
+in a project also starts it itself. Used by `status` and `doctor`, which ask only the manager; `lmtb
+servers` asks the server itself.
 """
 
 from __future__ import annotations

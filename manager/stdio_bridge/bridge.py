@@ -1,7 +1,7 @@
-"""Takes the client's messages from stdin and keeps the table of its pending requests.
+"""Runs `lmtb connect`: takes the client's messages from stdin and keeps the table of its pending requests.
 
-`request_relay.py` answers each request. This module has what concerns all of them: ids, memory limits,
-cancellation, order, shutdown.
+It ends when stdin ends, a signal arrives, or the client closes stdout. `request_relay.py` answers each
+request. This module has what concerns all of them: ids, memory limits, cancellation, order, shutdown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Builds the HTTP requests that carry the client's messages; message bodies are sent unchanged."""
+"""Builds the HTTP requests that carry the client's messages, and reads the messages of the responses.
+
+Message bodies are sent unchanged. Responses are JSON bodies or event streams.
+"""
 
 from __future__ import annotations
 

@@ -8,28 +8,28 @@ import sys
 
 import pytest
 
-from manager import runtime_tuning as malloc
+from manager import runtime_tuning
 
 IS_GLIBC = platform.libc_ver()[0] == "glibc"
 MIB = 1024 * 1024
 PROGRAM = """
-from manager.runtime_tuning import malloc
-malloc.keep_freed_memory()
+from manager import runtime_tuning
+runtime_tuning.keep_freed_memory()
 freed, kept = [], []
 for _ in range(300):
     freed.append(bytearray(100_000))
     kept.append(bytearray(1_000))
-full = malloc.resident_bytes()
+full = runtime_tuning.resident_bytes()
 freed.clear()
-print(full, malloc.resident_bytes(), malloc.return_freed_memory(), malloc.resident_bytes())
+print(full, runtime_tuning.resident_bytes(), runtime_tuning.return_freed_memory(), runtime_tuning.resident_bytes())
 """
 """Frees 30 MB that glibc keeps, because small pieces between them are in use."""
 
 THREADS = """
 import ctypes, sys, tempfile, threading
-from manager.runtime_tuning import malloc
+from manager import runtime_tuning
 if sys.argv[1]:
-    assert malloc.use_one_heap()
+    assert runtime_tuning.use_one_heap()
 done = threading.Barrier(4)
 pieces = []
 def work():
@@ -51,7 +51,7 @@ with tempfile.NamedTemporaryFile() as file:
 
 
 def test_glibc_takes_the_bounds_and_others_are_left_alone() -> None:
-    assert malloc.keep_freed_memory() is IS_GLIBC
+    assert runtime_tuning.keep_freed_memory() is IS_GLIBC
 
 
 @pytest.mark.skipif(not IS_GLIBC, reason="only glibc can be asked")
@@ -80,7 +80,7 @@ class Process:
         self.resident = self.used = 50 * MIB
         self.trims = 0
         self.worked_s = 0.0
-        self.freed = malloc.FreedMemory(
+        self.freed = runtime_tuning.FreedMemory(
             lambda: self.in_use, lambda: self.resident, self.trim, lambda: self.worked_s
         )
 

@@ -1,4 +1,4 @@
-"""Reads the bodies of requests to the control socket, and makes its responses.
+"""Reads bodies of requests to the control socket, within a size and a time, and makes its responses.
 
 Bodies hold `ok: true`, or `ok: false` and a `reason`.
 """

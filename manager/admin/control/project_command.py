@@ -1,6 +1,7 @@
 """Runs the workspace server's own command: shows what waits for trust, and changes what tools may do.
 
-It is the command that `lmtb trust` and `lmtb tools` run, in a process of its own, without a shell.
+It is the command that `lmtb trust` and `lmtb tools` run, in a process of its own, without a shell. For a
+project on another host the manager there does it, which writes the files of its user.
 """
 
 from __future__ import annotations

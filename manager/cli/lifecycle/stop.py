@@ -1,4 +1,7 @@
-"""The verb stop: stops the manager and waits until its process and its servers have ended."""
+"""The verb stop: stops the manager and waits until its process and its servers have ended.
+
+A manager that serves its port while its control socket is gone makes the socket again soon; the verb waits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb up: starts the manager in the background and waits until it answers."""
+"""The verb up: starts the manager in the background, or waits for one that starts, with progress."""
 
 from __future__ import annotations
 

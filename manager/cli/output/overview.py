@@ -1,6 +1,8 @@
 """Makes `lmtb status`: the manager as facts, its workspaces as a table.
 
-A member that an older or newer manager does not send is shown as a dash.
+Without options it needs no click; failures and help are left to the verb itself (`cli/status.py`). What of
+the current folder's project waits for trust is read from its files, without a server. A member that an
+older or newer manager does not send is shown as a dash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines the options of verbs about a workspace, and prints its issues.
+"""Defines the options of verbs about a workspace, finds the source that a person named, and prints issues.
 
 Issues go to standard error, so that a list on standard output can be piped.
 """

@@ -1,4 +1,7 @@
-"""Renders the files of the service: the shipped systemd units with the program's path, or a launchd plist."""
+"""The files and commands of systemd and launchd: units or a plist, `systemctl --user`, `launchctl`.
+
+It is the only module of the service verbs that starts programs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb call: calls a tool as a stateless MCP client."""
+"""The verb call: calls a tool as a stateless MCP client, and asks at the terminal what the tool asks."""
 
 from __future__ import annotations
 

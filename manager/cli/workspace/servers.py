@@ -1,4 +1,4 @@
-"""The verb servers: lists, restarts and signs in to the sources of a workspace's tools."""
+"""The verbs servers and secrets: list, restart and sign in to sources of tools, and store tokens."""
 
 from __future__ import annotations
 

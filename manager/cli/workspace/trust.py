@@ -1,4 +1,8 @@
-"""The verbs trust and untrust: decide whether what a project brings along may run."""
+"""The verbs trust and untrust: decide whether what a project brings along may run.
+
+After the decision they start the project's servers once and wait for their tool lists, with a line for
+each. The lists are stored, so that even a client's first request gets them without waiting.
+"""
 
 from __future__ import annotations
 

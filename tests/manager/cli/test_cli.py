@@ -25,7 +25,7 @@ def modules_after(statement: str) -> set[str]:
 
 
 SHORT_VERBS = (
-    "lifecycle.stop", "status.log", "status.show", "workspace.servers", "workspace.tools", "workspace.trust",
+    "lifecycle.stop", "log", "status", "workspace.servers", "workspace.tools", "workspace.trust",
 )  # fmt: skip
 
 

@@ -7,13 +7,13 @@ import sys
 
 PROGRAM = """
 import gc
-from manager.runtime_tuning import garbage_collector
-garbage_collector.pause()
+from manager.cli.lifecycle import serve
+serve.pause_collector()
 print(gc.isenabled())
 kept = [[] for _ in range(1000)]
 lost = []; lost.append(lost); del lost
-garbage_collector.resume()
-print(gc.isenabled(), gc.get_freeze_count() > 1000, gc.get_threshold() == garbage_collector.THRESHOLDS)
+serve.resume_collector()
+print(gc.isenabled(), gc.get_freeze_count() > 1000, gc.get_threshold() == serve.COLLECTOR_THRESHOLDS)
 print(any(one is kept for one in gc.get_objects()))
 """
 

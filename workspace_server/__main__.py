@@ -12,6 +12,7 @@ import sys
 
 from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
 
+# The descriptor of standard error (POSIX).
 STDERR = 2
 
 

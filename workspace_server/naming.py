@@ -17,6 +17,7 @@ from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.source import Source
 
 SEPARATOR: Final = "__"
+# The APIs of models accept no longer names of tools, and clients drop a tool with one.
 MAX_LENGTH: Final = 64
 SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
 BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin", "language_servers")

@@ -15,7 +15,9 @@ from lm_tools_bridge.protocol.errors import Refusal
 from workspace_server.tool import Tool, ToolError, ToolResult
 
 _ERROR_PREFIX = "Error: "
+# Each level costs a frame here and in the readers of clients, whose limits are some hundreds.
 _MAX_DEPTH = 100
+# Every encoder writes integers of 64 bits, so smaller ones need no closer look.
 _SAFE = 1 << 62
 _MAX_BITS = 10_000  # no encoder writes integers of any length
 

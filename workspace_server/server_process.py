@@ -167,7 +167,9 @@ def _channel(
     )
 
 
+# The environment is the largest part, and the kernel takes 128 KiB for one variable.
 MAX_INSTRUCTIONS: Final = 1024 * 1024
+# Exit code for wrong usage, as of the shell's own commands.
 INVALID_INSTRUCTIONS: Final = 2
 
 

@@ -20,6 +20,7 @@ from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.tool import CallOutcome, RpcError, SourceOfferings, Tool
 
+# About what a server takes that is started again.
 BACKOFF_MS: Final = 1000
 LOOPING_MS: Final = 60_000
 """When a retry makes sense, if the source does not say. A crash looping server starts once a minute."""

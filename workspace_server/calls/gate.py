@@ -16,6 +16,8 @@ from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Approval, Configuration
 from workspace_server.tool import Tool
 
+# Names of clients are the callers' input: without a bound, new names would fill the memory. A dropped bucket
+# is full again, so fewer buckets would let busy clients past the limit.
 MAX_BUCKETS: Final = 4096
 
 

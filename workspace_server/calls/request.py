@@ -20,6 +20,7 @@ from workspace_server.call_context import Notify, ignore_notification
 from workspace_server.catalog.view import View
 
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
+# Of milliseconds: 16 minutes, more than any client waits. It keeps the conversion of foreign text short.
 _LIST_WAIT_DIGITS: Final = 6
 
 Outcome = Mapping[str, Any] | msgspec.Raw | Rejection

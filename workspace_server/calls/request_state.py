@@ -30,7 +30,9 @@ APPROVAL, REPEAT, OPEN_URL, SUSPENDED = request_state.APPROVAL, "run", "open", r
 """Kinds of state. APPROVAL: a person is asked whether the call may run. REPEAT: the call is repeated with the
 answers. OPEN_URL: the call is repeated after a page was opened. SUSPENDED: a suspended call is resumed."""
 _KINDS: Final = (APPROVAL, REPEAT, OPEN_URL, SUSPENDED)
+# The time that a person has for an answer. A state that leaks is worth nothing afterwards.
 TTL_S: Final = 600.0
+# Lengths of AES-256-GCM: the key, and the nonce that NIST SP 800-38D recommends.
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _HEAD: Final = struct.Struct("!d?")

@@ -103,6 +103,7 @@ class Deadline:
         return not self._is_over and not self._limit.expired()
 
 
+# `lmtb top` shows about a screen of ended calls; each costs some hundred bytes.
 LAST: Final = 32
 
 

@@ -29,6 +29,7 @@ from workspace_server.tool import CallOutcome, RpcError
 from workspace_server.tool_search.definitions import MAX_RESULTS
 from workspace_server.tool_search.search_tool import Hit, read_hits
 
+# Ends the loop of a server that asks again whatever it is answered. A person answers few questions in a row.
 MAX_REPEATS: Final = 10
 
 
@@ -68,6 +69,7 @@ async def _answers(
 # All sources are asked at the same time, for at most `DEADLINE_S` seconds. Hits that this client may not call
 # are left out.
 
+# The search of our own tools is done in milliseconds, so its caller waits only for the others.
 DEADLINE_S: Final = 2.0
 
 

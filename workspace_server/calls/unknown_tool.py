@@ -125,6 +125,7 @@ def _awaited(call: Call, view: View) -> str:
     return f"the server of {call.name}"
 
 
+# About what a server on this machine takes to start and to list its tools.
 RETRY_MS: Final = 1000
 
 

@@ -20,10 +20,13 @@ from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import OfferedTool
 
+# The comparison takes quadratic time. Offered names have 64 characters at most, so more says nothing.
 MAX_LENGTH: Final = 128
+# A model reads them all in a refusal, and rarely means the fifth.
 LIMIT: Final = 5
 _SAME_WORD: Final = 0.75
 """Similarity from which two words are spellings of one."""
+# Below it, names share letters by chance.
 _CUTOFF: Final = 0.5
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SEPARATOR: Final = "__"

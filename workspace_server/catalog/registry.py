@@ -25,6 +25,8 @@ from workspace_server.tool import Tool
 if TYPE_CHECKING:
     from workspace_server.schemas.validation import Validator
 
+# Stdio servers get SIGTERM and after it SIGKILL within this time. A source that hangs even then is left
+# behind: the stop of the whole process must not wait for it.
 CLOSE_S: Final = 10.0
 _ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
 

@@ -25,6 +25,7 @@ SOON_S: Final = 0.02
 """Time until the first change after a quiet time is announced: others often follow at once."""
 CHECK_INTERVAL_S: Final = 1.0
 """Interval of the file checks while a listener is registered."""
+# Results of servers cause them, so their number is not ours. As many as a list shows (`MAX_ISSUES`).
 MAX_NOTES: Final = 200
 
 Configure = Callable[[], Awaitable[Configuration]]
@@ -217,6 +218,7 @@ class Toolset:
 # Files of a project that nobody trusted can cause any number of issues, which every list and health answer
 # repeats.
 
+# With texts of `MAX_TEXT` characters all issues take 400 KB at most. Nobody corrects more at once.
 MAX_ISSUES: Final = 200
 MAX_TEXT: Final = 1_000
 """Characters of a message, and of its details."""

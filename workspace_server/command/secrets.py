@@ -22,6 +22,7 @@ from workspace_server.command.arguments import UserFolders
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store
 
+# Keys and certificates take some KiB. It stops a file that was piped by mistake before it fills the memory.
 _MAX_INPUT: Final = 1024 * 1024
 Answer = TypeVar("Answer")
 

@@ -139,7 +139,10 @@ def _all_untrusted(digests: Mapping[str, str]) -> Mapping[str, Verdict]:
     return dict.fromkeys(digests, "never")
 
 
+# The title is the command that would run. All of it should be seen before it is trusted, but a file can make
+# it as long as it likes.
 MAX_TITLE: Final = 4_000
+# About two screens for one item. More would push the other items and the question out of sight.
 _MAX_DETAILS: Final = 60
 _WORDS: Final[Mapping[Verdict, str]] = {"never": "new", "changed": "changed", "trusted": "trusted"}
 _COLOURS: Final[Mapping[Verdict, str]] = {"never": "yellow", "changed": "yellow", "trusted": "green"}

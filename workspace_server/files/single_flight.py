@@ -16,6 +16,7 @@ from typing import Final, Generic, ParamSpec, TypeVar
 
 from lm_tools_bridge.machine.files.local_disk import are_local
 
+# A folder comes to another file system when something is mounted there, which is rare. A look costs a thread.
 LOOK_AGAIN_S: Final = 10.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -51,7 +52,10 @@ class LocalFiles:
 
 
 T = TypeVar("T")
+# Other requests wait for as long. A look at the files of a project takes a fraction of it; a disk that takes
+# longer is busy or remote.
 QUICK_S: Final = 0.005
+# Within it a read of a local disk ends. A longer wait would keep the manager from starting a successor.
 CLOSE_S: Final = 1.0
 
 

@@ -58,6 +58,7 @@ def trim_fields(trim: ResultTrim | None) -> Mapping[str, str]:
     return {} if trim is None else {headers.RESULT_TRIM: trim.value}
 
 
+# The manager opens its connections at once after a restart, when this process may be busy for 0.1 s.
 BACKLOG: Final = 512
 IDLE_S: Final = 3600.0
 """The manager keeps idle connections for reuse; closing one while it sends would lose a call."""

@@ -124,6 +124,7 @@ def _constant(message: Inbound) -> tuple[object, ...]:
     return message.era, message.revision, message.name, set(message.params), set(message.meta)
 
 
+# As the manager's own streams: proxies and lines to other hosts close a stream that is silent for longer.
 KEEP_ALIVE_S: Final = 15.0
 _LISTS: Final = "lists"
 """Folder below the user's state folder for what is remembered of lists."""

@@ -87,9 +87,11 @@ class ChangeWatcher:
 
 
 FOLDER: Final = "internal"
+# Programs of one user connect now and then; a burst waits here while the loop is busy.
 BACKLOG: Final = 32
 MAX_SOCKET_PATH_BYTES: Final = 100
 """sockaddr_un holds 104 bytes on macOS and 108 on Linux, terminator included."""
+# The file has an address and a token: some 200 bytes. A larger one was not written by us.
 _MAX_FILE: Final = 4096
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
@@ -171,6 +173,7 @@ def _remove_stale_sockets(address: ChannelAddress) -> None:
             stale_sockets.remove_if_stale(path)
 
 
+# Without a pause, the loop would spin while no descriptor is free. Connections wait in the backlog.
 _AFTER_FAILED_ACCEPT_S: Final = 0.2
 
 

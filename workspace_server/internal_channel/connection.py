@@ -46,7 +46,9 @@ class ChannelLimits:
 DEFAULTS: Final = ChannelLimits()
 
 
+# As much as asyncio's own readers buffer.
 _CHUNK: Final = 65536
+# A program on this machine reads its last answer at once. One that does not read must not delay the stop.
 _FLUSH_S: Final = 1.0
 MAX_UNREAD: Final = 1024 * 1024
 """Bytes that a peer may leave unread before a further notification closes the connection."""
@@ -205,6 +207,7 @@ class ChannelConnection:
 
 # The first byte of a connection selects the form for both directions. Lengths count bytes.
 
+# A call with a file of some MiB as argument fits. Each of the connections may hold as much in memory.
 MAX_MESSAGE: Final = 4 * 1024 * 1024
 
 Form = Literal["length", "line"]

@@ -35,6 +35,7 @@ DIRECT: Final = {
 }
 """Methods that are other names of internal tools."""
 _ENVELOPE: Final = ("auth", "_meta")
+# Names here are the peer's input. The longest that mean something have 64 characters.
 _MAX_SHOWN_NAME: Final = 128
 _MAY_CHANGE: Final = ("secrets_set", "secrets_delete", "config_set")
 Params = Mapping[str, msgspec.Raw]

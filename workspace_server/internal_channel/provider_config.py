@@ -24,6 +24,7 @@ SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 FILE: Final = "providers.json"
 WORKSPACE_FOLDER: Final = ".lm-tools-bridge"
 EVERY: Final = "*"
+# A file with hundreds of providers takes some 100 KiB. Projects bring such files, so their size is not ours.
 MAX_BYTES: Final = 1024 * 1024
 
 Signature = tuple[int, int, int, int] | None

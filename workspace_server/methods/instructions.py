@@ -188,6 +188,7 @@ def _quotes(sources: Sequence[Source], limit: int) -> Iterator[str]:
 
 PENDING: Final = "TRUST_PENDING"
 """The code of issues of what waits for trust; their details are the command that gives it."""
+# A model reads this at each start; `lmtb trust` shows the rest.
 _MAX_NAMES: Final = 6
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 

@@ -28,6 +28,7 @@ from workspace_server.naming import sort_key
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, RpcError
 
+# A model reads this at each start; `resources/list` has the rest.
 _MAX_NAMED: Final = 10
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 Page = Callable[[McpRequest, str, Any, str, Any], Outcome]
@@ -140,6 +141,7 @@ def _without_hints(outcome: Outcome) -> Outcome:
 
 
 MIME: Final = "application/json"
+# The limit of MCP for one answer (`completion/complete`).
 MAX_COMPLETIONS: Final = 100
 _AVOID: Final = ("do not use", "placeholder")
 

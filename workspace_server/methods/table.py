@@ -40,6 +40,7 @@ from workspace_server.tool_search.definitions import KeptMetaTools
 Order = Callable[[str], tuple[Any, ...]]
 
 Entry = TypeVar("Entry")
+# Many clients read the first page alone, so nearly all lists must fit one. A thousand tools take about 1 MiB.
 PAGE_SIZE: Final = 1000
 
 

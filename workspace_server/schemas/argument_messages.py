@@ -22,6 +22,7 @@ MAX_VALUE = 80
 """Most characters that are shown of a value."""
 _MOST_COMPARED: Final = 500
 """Names compared with a misspelt one: a caller waits for the answer, and servers may have thousands."""
+# A model chooses among so many; a list of hundreds would be most of the message.
 _MAX_OPTIONS = 20
 
 _TYPE_NAMES: dict[type, str] = {
@@ -94,6 +95,8 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
     return same or (close[0] if close else None)
 
 
+# Alternatives (`anyOf`) that are described, and how deep: the message must stay shorter than the schema,
+# which the model has.
 _MAX_FORMS = 3
 _MAX_NESTING = 4
 
@@ -295,6 +298,7 @@ _FIXED = {
     "unevaluatedItems": "too many items; remove those at the end",
 }
 
+# More than all other differences: a value of another type was meant for another alternative.
 _OTHER_TYPE = 2
 
 

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urljoin
 
 from lm_tools_bridge.protocol.param_headers import ANNOTATION
 
+# Schemas in use stay far below these. A schema within them is compiled in less than a second and checked
+# within `MAX_EVALUATIONS`; servers that nobody trusts can send any.
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 5_000
 MAX_PATTERNS = 256

@@ -32,7 +32,9 @@ from workspace_server.tool import Tool, ToolResult
 
 __all__ = ["ArgumentProblem", "Validator", "invalid_arguments_result", "validator_for"]
 
+# A model corrects them all at once; the next call shows the rest.
 MAX_PROBLEMS = 10
+# Far below the depth at which the engine, which is recursive, would end the process.
 _MAX_DEPTH = 100
 _MAX_LISTED = 5_000  # evaluations; above this, listing all errors takes too long
 _MAX_LISTED_BYTES = 200_000

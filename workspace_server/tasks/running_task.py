@@ -23,6 +23,8 @@ from workspace_server.tool import CallOutcome, RpcError
 
 Work = Callable[[CallContext], Awaitable[CallOutcome]]
 """Runs the call, again if its result asked for input. Raises nothing."""
+# Ends the loop of a server that asks again whatever it is answered. Tasks may ask for hours, so it is more
+# than for a call that waits.
 MAX_REPEATS: Final = 100
 PAUSE_S: Final = 0.5
 """Pause before a call is repeated whose source asked for that without any input request."""

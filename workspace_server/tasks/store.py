@@ -22,7 +22,9 @@ from lm_tools_bridge.machine.files import private_files
 from lm_tools_bridge.protocol.extensions import tasks
 from workspace_server import log
 
+# What clients are advised: a shorter interval costs them a request each, a longer one delays results.
 POLL_MS: Final = 1000
+# The message is shown on one line of a status; the whole error is in the result.
 MAX_MESSAGE: Final = 500
 
 Status = Literal["working", "input_required", "completed", "cancelled", "failed"]
@@ -109,8 +111,12 @@ def _iso(seconds: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+# All tasks of a project could take 2 GiB of the disk. Results of tools are limited to less, or refused by
+# clients.
 MAX_BODY: Final = 8 * 1024 * 1024
+# A record has ids, times and a message of `MAX_MESSAGE` characters. A larger file was not written by us.
 _MAX_RECORD: Final = 16 * 1024
+# The length of a key: other files in the folder are not tasks.
 _KEY_DIGITS: Final = 32
 _UNREADABLE: Final = "what was kept of this task cannot be read"
 

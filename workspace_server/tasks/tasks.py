@@ -241,6 +241,7 @@ class Tasks:
         await archive.end(entry, ending)
 
 
+# Some 100 KB. A task whose owner is forgotten is asked for at all sources.
 MAX_REMEMBERED: Final = 1024
 
 

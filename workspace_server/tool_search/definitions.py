@@ -30,6 +30,7 @@ SAVE_S: Final = 3600.0
 """A need is saved again only after so long: a list must not cost a file each time."""
 MAX_CLIENTS: Final = 64
 """Names of clients that are remembered; these are the callers' input."""
+# With `MAX_CLIENTS` names of this length the file stays below `_MAX_BYTES`.
 _MAX_NAME: Final = 100
 _MAX_BYTES: Final = 64 * 1024
 
@@ -89,6 +90,7 @@ OTHER_SEARCH: Final = "search_project_tools"
 SEARCH_NAMES: Final = frozenset({SEARCH, OTHER_SEARCH})
 META_NAMES: Final = SEARCH_NAMES | {EXECUTE}
 
+# Five definitions are some thousand tokens, which a model reads with each search.
 DEFAULT_RESULTS: Final = 5
 MAX_RESULTS: Final = 100
 

@@ -17,6 +17,8 @@ MAX_QUERY: Final = 256
 MAX_WORDS: Final = 16
 """How many words of a query are used, without stop words."""
 
+# Only their order matters: names before keywords before descriptions, whole words before parts, spelt right
+# before spelt similarly. A query of several words gets their mean, compared with `THRESHOLD`.
 NAME_BEGINS: Final = 0.95
 TOKEN_EQUALS: Final = 0.92
 TOKEN_BEGINS: Final = 0.90

@@ -91,8 +91,21 @@ class Calls:
 
     async def call(self, request: McpRequest) -> Outcome:
         """Answer one `tools/call`."""
-        call = call_of(request, request.view or await self.toolset.current())
+        call = call_of(request, request.view or await self._view_for(request.inbound.name or ""))
         return call if isinstance(call, Rejection) else await self.run(call)
+
+    async def _view_for(self, name: str) -> View:
+        """The view for a call that has just arrived.
+
+        A call of a built-in tool does not wait for sources that list their tools for the first time, such as
+        for the login shell that language servers may need: no other tool takes its name.
+        """
+        snapshot = self.toolset.last.snapshot
+        if not snapshot.sources or snapshot.awaited:
+            view = await self.toolset.current(first_wait_s=0.0)
+            if (offered := view.get(name)) is not None and offered.source.kind == "builtin":
+                return view
+        return await self.toolset.current()
 
     def quickest_way(self, request: McpRequest, view: View) -> Way:
         """The way with the least work for a client's call under this view.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +19,9 @@ from workspace_server.call_context import CallContext
 from workspace_server.calls import unknown_tool
 from workspace_server.catalog import listing
 from workspace_server.config.model import Configuration, PolicyDeltas
+from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.tool import CallOutcome, RpcError, Tool, ToolError, ToolResult
+from workspace_server.workspace import Workspace
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 FOREIGN = b'{"content":[{"type":"odd","n":1.10}],"isError":true,"later":[123456789012345678901234567890]}'
@@ -277,6 +280,20 @@ async def test_a_source_that_needs_its_user_is_neither_waited_for_nor_asked_agai
         error = (await served.caller.call("away__x"))["structuredContent"]["error"]
     assert error["reason"] == "source_unavailable"
     assert source.listings < 20
+
+
+async def test_a_built_in_tool_does_not_wait_for_first_lists_of_other_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(listing, "FIRST_WAIT_S", 10 * GUARD_S)
+    slow = ScriptedSource([tool("snail")], identity="remote:slow", namespace="slow")
+    slow.gate.clear()
+    async with serving([BuiltinSource(Workspace.of(tmp_path)), slow]) as served:
+        async with asyncio.timeout(GUARD_S):
+            result = await served.caller.call("datetime", {"operation": "now"})
+        assert not result["isError"]
+        slow.gate.set()
+        assert (await served.caller.call("slow__snail"))["content"]
 
 
 async def test_a_tool_of_a_source_that_starts_too_slowly_is_not_unknown(

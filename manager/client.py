@@ -24,6 +24,7 @@ ANSWER_S: Final = 5.0
 """Longest the control socket may take to answer."""
 CALL_S: Final = 3630.0
 """Longest an MCP answer may take; the manager's own deadline, an hour at most, comes first."""
+# As much as a socket usually has at once; answers are longer and need several reads.
 _READ_BYTES: Final = 64 * 1024
 
 

@@ -51,6 +51,7 @@ from manager.startup.replacement import Replacement
 from manager.supervision.leftovers import remove_leftover_files
 from manager.supervision.unused_workspaces import RemovedRoots
 
+# Answers that are ready go out in milliseconds; a client that does not read must not hold the stop.
 FLUSH_ANSWERS_S: Final = 2.0
 OnReady = Callable[[str], None]
 ReadStatus = Callable[[], dict[str, Any]]

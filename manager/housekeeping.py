@@ -33,6 +33,7 @@ from manager.supervision.leftovers import remove_leftover_files, remove_unfinish
 from manager.supervision.unused_workspaces import forget_gone_workspaces, stop_idle
 from manager.supervision.workspaces import Workspaces
 
+# Bytes that are copied at once: few calls to the system, and little memory.
 _PIECE: Final = 256 * 1024
 FLOOD_S: Final = 60.0
 """A log that reaches the limit twice within this time is flooded."""
@@ -71,6 +72,7 @@ class LogRotation:
             logger().warning("log.flooded", file=str(log), why=why)
 
 
+# `lmtb stop` waits 10 s for a control socket that is made again: several looks have to fit.
 CHECK_S: Final = 2.0
 
 
@@ -138,6 +140,7 @@ class OwnFiles:
         rotation.run()
 
 
+# Sessions and idle servers end after minutes: a few seconds late is not noticed.
 HOUSEKEEPING_S: Final = 5.0
 
 

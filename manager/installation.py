@@ -42,6 +42,7 @@ async def load(servers: Sequence[Load]) -> None:
     logger().debug("late_modules.loaded")
 
 
+# An upgrade is told soon after it; a look costs a few `stat`.
 CHECK_S: Final = 10.0
 FOLDER: Final = Path(__file__).parents[1]
 """Where the packages are: `site-packages`, or a checkout."""

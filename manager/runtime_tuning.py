@@ -33,6 +33,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 LARGEST: Final = 4 * 1024 * 1024
 """Largest piece, in bytes, that is taken from that memory."""
+# Memory that nobody uses goes back within seconds; a look reads one file of /proc.
 LOOK_S: Final = 5.0
 QUIET_S: Final = 0.1
 """A process that uses less processor time between two looks is quiet: nobody waits for the trim."""

@@ -99,6 +99,7 @@ def _key(verb: str, row: Row) -> tuple[str, Row]:
     return verb.partition("_")[2], row[:1]
 
 
+# Grows with each change of the tables; a file of a later version is left alone.
 SCHEMA_VERSION: Final = 5
 _SCHEMA: Final = """
 CREATE TABLE workspaces(id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE) STRICT;
@@ -247,9 +248,12 @@ def _session(row: tuple[Any, ...]) -> SessionRow:
     return SessionRow(*known, mode, level, subscribed, source, last_workspace)
 
 
+# Enough to look into what happened; a disk that fails again and again must not fill itself.
 _KEPT_CORRUPT: Final = 3
 OPEN_WAIT_S: Final = 10.0
 """How long a start waits for another program that has the file locked."""
+# Another program holds the lock for milliseconds. A write that waited longer would hold those behind it; it
+# is kept and retried.
 WRITE_WAIT_S: Final = 2.0
 _CURABLE: Final = ("state cannot be saved", "state cannot be opened")
 _UNTIL_THEN: Final = "workspaces, servers and sessions are kept in memory, and lost if this process is killed"

@@ -29,6 +29,7 @@ from manager.supervision.workspaces import Workspaces
 
 EVERY_S: Final = 10
 """Seconds that one moment covers."""
+# Sixty moments of ten seconds are ten minutes; each holds five numbers.
 MOST_MOMENTS: Final = 60
 
 
@@ -99,6 +100,7 @@ def _sum(figures: Iterable[Figures]) -> _Totals:
 
 MAX_WORKSPACES: Final = 50
 """Workspaces that get figures of their own, most recently used first, to limit the size of a snapshot."""
+# Often enough to see a pause of a second, and 60 timers a minute cost nothing that can be measured.
 LAG_INTERVAL_S: Final = 1.0
 INTERVALS_PER_MINUTE: Final = 60
 """Measurements of the loop's lag in one minute."""

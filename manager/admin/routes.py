@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     """Answers a GET."""
 
 
+# Seconds. A person who watches sees new lines soon, and the page costs one small request each time.
 REFRESH_S: Final = 5
 _STYLE: Final = (
     ":root{color-scheme:light dark}body{margin:0}"

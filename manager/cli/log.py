@@ -24,7 +24,9 @@ from manager.cli.output.manager_access import user_paths
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.status_reading.responses import formatted, parsed
 
+# New lines seem to come at once, for five `fstat` a second.
 POLL_S: Final = 0.2
+# Bytes of one read, and how far before the end the last lines are looked for.
 _READ: Final = 1024 * 1024
 _LEVELS: Final = ("debug", "info", "warning", "error")
 

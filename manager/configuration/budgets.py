@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+# Bytes of the units in which the budgets are written.
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
 
@@ -19,6 +20,7 @@ MAX_RUNNING_LOOKUPS: Final = 32
 MAX_HANGING_LOOKUPS: Final = 128
 """Look-ups that hang, in each share. Together both keep the wait for a thread at 1 s when all hang."""
 
+# Bounds what one session holds for a client that may never reconnect; the oldest are dropped first.
 MAX_SESSION_EVENTS: Final = 256
 MAX_SESSION_EVENT_BYTES: Final = _MIB
 """Events and bytes that are kept for one session that may resume."""

@@ -17,6 +17,7 @@ Sees = Literal["structured", "text", "both", "unknown"]
 Hears = Literal["always", "until stream lost", "never"]
 """Whether a client lists its tools again when it is told that they changed."""
 EVERY: Final = "*"
+# The longest deadline of a call (`call_timeout_s`): a longer wait could never end in an answer.
 MAX_SECONDS: Final = 3600.0
 _SEES: Final = ("structured", "text", "both")
 _HEARS: Final = ("always", "never")

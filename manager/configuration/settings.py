@@ -26,6 +26,7 @@ BY_CLIENT: Mapping[str, Callable[[str], object]] = {
     "own_files": client_overrides.project_files,
 }
 """Settings that may differ by client, and how one value is read. They are fields of a client's profile."""
+# Bytes.
 _MIB = 1024 * 1024
 
 

@@ -19,6 +19,7 @@ DEADLINE_S: Final = 2.0
 """How long a caller waits for the disk."""
 SLOW_S: Final = 0.25
 """A look-up that takes longer no longer counts as running, but as hanging: the next one begins."""
+# Bounds the memory. When there are more, all are forgotten, and each counts as slow once.
 MAX_REMEMBERED: Final = 4096
 
 _Answer = TypeVar("_Answer")

@@ -17,11 +17,13 @@ from typing import Final
 
 from manager.logs.log import logger
 
+# As often as `BLOCKED_S`, so that a block is noticed within two seconds; the thread costs nothing by that.
 EVERY_S: Final = 1.0
 BLOCKED_S: Final = 1.0
 """Seconds without a sign of life after which the loop counts as blocked."""
 TELL_EVERY_S: Final = 60.0
 """At most one stack in so many seconds."""
+# Frames from the innermost outwards: enough to see who called what blocks, and one line of the log.
 MOST_FRAMES: Final = 30
 
 

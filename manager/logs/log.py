@@ -23,6 +23,7 @@ __all__ = ["RECENT", "configure", "copy_to", "logger", "recent_lines", "short", 
 
 RECENT: Final = 200
 """How many lines `/mcp/log` shows."""
+# Names and reasons are shorter; what a client chose must not fill the log.
 _LONGEST_VALUE: Final = 500
 _NO_FIELDS: Final = frozenset({"event", "timestamp", "level", "exc_info"})
 recent_lines: deque[str] = deque(maxlen=RECENT)

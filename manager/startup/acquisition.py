@@ -20,6 +20,7 @@ from manager.startup.port import PortTaken, bind_fixed
 from manager.startup.replacement import taken_over_lock
 
 HOST: Final = "127.0.0.1"
+# With the pause below, 5 s in all: a manager that takes longer to end counts as one that serves.
 _ENDING_LOOKS: Final = 100
 _ENDING_PAUSE_S: Final = 0.05
 """A manager that ends closes its control socket within moments after it has released its lock."""

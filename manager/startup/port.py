@@ -55,6 +55,7 @@ def remove_signposts(control_socket: Path, former_dirs: Iterable[Path]) -> None:
                 link.unlink()
 
 
+# A port in TIME_WAIT is free after 60 s at most: the start is late by less than a person notices.
 RETRY_SECONDS = 0.25
 # Below Linux's ephemeral range (32768 …), so that no outgoing connection can take a workspace's port.
 WORKSPACE_PORTS = range(21000, 30000)

@@ -22,8 +22,11 @@ CHECK_S: Final = 40.0
 """Longest time for loading the installed program, which may have to be compiled first."""
 LOCK_VARIABLE: Final = "LM_TOOLS_BRIDGE_LOCK"
 """Names the descriptor of the lock in the environment of the new program, which removes it."""
+# SD_LISTEN_FDS_START of sd_listen_fds(3).
 _FIRST_FD: Final = 3
+# Above all descriptors that are handed on, so that none overwrites one that is still to be copied.
 _SPARE_FD: Final = 20
+# Characters of the reason: a line of an error, not a flood from a program that fails.
 _SHOWN: Final = 400
 
 

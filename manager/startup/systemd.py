@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+# SD_LISTEN_FDS_START of sd_listen_fds(3).
 _FIRST_FD: Final = 3
 _TCP: Final = (socket.AF_INET, socket.AF_INET6)
 HTTP: Final = "http"

@@ -23,6 +23,7 @@ from manager.upstream.response import UpstreamResponse
 
 MAX_MESSAGE: Final = 128 * 1024 * 1024
 """Bytes of the largest message that is forwarded; the manager's own limit is smaller by default."""
+# A manager that is replaced is back soon; a longer wait is left to the client, which may have a deadline.
 _MAX_RETRY_AFTER_S: Final = 5
 
 

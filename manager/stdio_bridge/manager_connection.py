@@ -24,9 +24,13 @@ from manager.upstream.response_head import ResponseHead
 
 TIMEOUT_S: Final = 60.0
 """Seconds that a client's request waits for a manager."""
+# A manager that is replaced hands its socket over, so the first try again mostly succeeds.
 _FIRST_PAUSE_S: Final = 0.05
+# A client waits for this request, so the manager is found soon after it serves.
 _LONGEST_PAUSE_S: Final = 0.25
+# Nobody waits for these streams, and a bridge may live for days without a manager.
 _BACKGROUND_PAUSE_S: Final = 2.0
+# Connections that are kept for the next calls: clients seldom have more calls at a time.
 _MOST_IDLE: Final = 8
 
 Header = tuple[bytes, bytes]

@@ -27,6 +27,7 @@ PAUSE_S: Final = 2.0
 """Least seconds between two attempts."""
 FAILED_S: Final = 30.0
 """Least seconds between two attempts after a manager exited with an error."""
+# `systemctl start` of a socket returns at once; without an answer of D-Bus it would wait for 25 s.
 _SYSTEMCTL_S: Final = 5.0
 
 

@@ -31,7 +31,9 @@ from manager.upstream.response import UpstreamResponse
 
 OWN_ID: Final = b'"lmtb-connect"'
 """Id of the bridge's own requests, whose responses the client does not see."""
+# A stream that the manager ends at once must not become a flood of requests.
 _REOPEN_S: Final = 1.0
+# The client waits for our exit and may kill us; a session that is not ended expires.
 _END_S: Final = 1.0
 _LIST_OF: Final = {
     "tools": names.TOOLS_CHANGED,
@@ -40,6 +42,7 @@ _LIST_OF: Final = {
 }
 _REMEMBERED: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE})
 _NOTHING: Final = msgspec.Raw(b"null")
+# Status by which a server says that it has no such session (MCP, Streamable HTTP).
 _GONE: Final = 404
 
 Write = Callable[[bytes], Awaitable[None]]

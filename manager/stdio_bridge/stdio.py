@@ -17,6 +17,7 @@ from typing import Final
 
 MAX_LINE: Final = 32 * 1024 * 1024
 """Bytes of the longest line that is accepted; the manager's default limit is smaller."""
+# Bytes of one read: a usual message at once; a pipe holds 64 KiB by default and 1 MiB at most.
 _READ: Final = 256 * 1024
 
 

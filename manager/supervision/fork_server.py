@@ -173,8 +173,11 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environment.inherited(environ), names.INSTANCE_VARIABLE: names.FORK_SERVER_INSTANCE}
 
 
+# Long enough for a cold start from a slow disk under load; until it is ready, servers are spawned.
 READY_S: Final = 60.0
+# A fork server that ended by an upgrade is back at once, and one that crashes does not spin.
 FIRST_PAUSE_S: Final = 0.5
+# A fork server that crashes at each start must not keep a processor busy.
 LONGEST_PAUSE_S: Final = 300.0
 STABLE_AFTER_S: Final = 60.0
 """A fork server that ran this long was healthy: its successor is started after the shortest pause."""

@@ -18,6 +18,7 @@ from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure
 
+# `schedstat` counts nanoseconds.
 _NANO: Final = 1e-9
 
 

@@ -24,6 +24,8 @@ from manager.upstream.response_head import ResponseHead
 Owner = Literal["manager", "external", "remote"]
 """Who runs the server: this manager, another program of the user, or the manager on another host."""
 HOST: Final = "127.0.0.1"
+# The server listens on this machine and the kernel answers for it: only a full backlog takes longer than 1
+# ms.
 CONNECT_S: Final = 5.0
 
 

@@ -50,6 +50,7 @@ def _judge(instance: str) -> Judge:
 
 INTERNAL: Final = "internal"
 """The folder, in the runtime folder, of the workspace servers' internal channels."""
+# PATH_MAX of Linux: the file holds one path, and anything longer is not ours.
 _MAX_ADDRESS: Final = 4096
 _CHANNEL: Final = re.compile(r"(.+-)?[0-9a-f]{8}\.sock\Z")
 _OUTSIDE: Final = re.compile(r"(\.lmtb|lmtb-\d+)-[0-9a-f]{16}\Z")

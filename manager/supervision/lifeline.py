@@ -70,7 +70,9 @@ def ended_call(task: EndedTask, workspace: str, now: float) -> EndedCall:
     return EndedCall(origin, begun, ended_at, ended_at, task.outcome, task.received, details, timing)
 
 
+# A server without a lifeline stops after a grace of many seconds, so several tries fit in.
 RETRY_S: Final = 1.0
+# Far above any report; a server that sends more loses its lifeline and not our memory.
 MAX_EVENT: Final = 4 * 1024 * 1024
 
 

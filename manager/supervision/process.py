@@ -29,6 +29,7 @@ from lm_tools_bridge.protocol import names
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.supervision import environment
 
+# The cause of a failed start is among the last lines, and a refusal stays readable.
 TAIL_LINES: Final = 20
 
 
@@ -73,9 +74,13 @@ class LastOutput:
 if sys.platform == "linux":
     import fcntl
 
+# /proc/sys/fs/pipe-max-size of Linux by default: what every user may ask for.
 _PIPE_BYTES: Final = 1024 * 1024
+# Capacity of a new pipe, pipe(7).
 _PIPE_DEFAULT: Final = 64 * 1024
+# Only where the system has no pidfd: a server that ended is noticed half a second late.
 _POLL_S: Final = 0.5
+# The fork server reports an exit in milliseconds; if it ended too, the exit code stays unknown.
 _REPORT_S: Final = 2.0
 _DELETED: Final = " (deleted)"
 _unreaped: Final[list[subprocess.Popen[bytes]]] = []

@@ -11,7 +11,9 @@ from manager.configuration.budgets import MAX_HANGING_LOOKUPS
 from manager.disk.disk_lookups import DEADLINE_S
 from manager.disk.folder import CwdProblem, CwdProblemKind
 
+# A look-up on disk counts as hanging after about as long: an earlier try would meet the same one.
 BUSY_RETRY_MS: Final = 2000
+# A registered server sends a heartbeat each second: one that comes back has come by then.
 LEFT_RETRY_MS: Final = 1000
 
 _WORDS: Final = {

@@ -58,6 +58,7 @@ MAX_DEPARTURES: Final = 4096
 """Workspaces that are remembered. When there are more, all are forgotten."""
 RETURN_S: Final = 2.5
 """Seconds that calls wait after a start; a registered server sends a heartbeat each second."""
+# Waiting calls go on soon after their server has registered, also when no event says so.
 _LOOK_S: Final = 0.25
 
 

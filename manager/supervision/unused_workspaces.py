@@ -166,6 +166,7 @@ async def stop_idle(workspaces: Workspaces, busy: Collection[str], limit_s: floa
         await workspaces.remote_hosts.disconnect_idle(limit_s, now)
 
 
+# A month: a folder on a disk that is unplugged over a holiday keeps its logs and results.
 AFTER_S: Final = 30 * 24 * 3600.0
 _ID: Final = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\Z")
 _GONE: Final = (CwdProblemKind.MISSING, CwdProblemKind.NOT_A_DIRECTORY)

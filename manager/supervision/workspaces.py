@@ -58,6 +58,7 @@ ROOT_CHECK_S: Final = 1.0
 """How long the result of a root check (does the folder still exist?) is valid."""
 ROOT_RECHECK_S: Final = 0.8
 """Age after which the root of a busy workspace is checked in the background, so that no call waits for it."""
+# A model reads them in a refusal: enough to find the right one, few enough to cost no context.
 SHOWN_WORKSPACES: Final = 10
 MAX_CACHED_FOLDERS: Final = 1024
 """Entries in the cache of ambient folders. They come with every request; an entry is valid `ROOT_CHECK_S`."""

@@ -37,6 +37,7 @@ async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | 
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
+# Registrations and forms are some KiB; the bound limits what a broken program can make the manager hold.
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
 """Deadline for a complete body."""

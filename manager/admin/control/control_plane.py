@@ -39,7 +39,9 @@ from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
 
+# A person waits for the answer; a server that takes longer is told to be silent.
 SERVER_TIMEOUT_S: Final = 30.0
+# Far above any list of tools; a larger answer is refused instead of held in memory.
 MAX_ANSWER: Final = 16 * 1024 * 1024
 _REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes, str]]] = {
     "inspect": (b"GET", names.INSPECT_PATH.encode(), "source"),

@@ -27,6 +27,7 @@ from manager.status_reading.tool_rows import VISIBILITIES
 
 LIMIT_S: Final = 20.0
 """Longest time of one command, including its wait for the one before it."""
+# The diff of everything that waits for trust. More would not be read by a person and is cut off.
 MAX_OUTPUT: Final = 4 * 1024 * 1024
 _OF_PROJECT: Final = frozenset({"enable", "disable", "expose", "unexpose"})
 CHANGES: Final = _OF_PROJECT | {"allow", "ask", "deny"}

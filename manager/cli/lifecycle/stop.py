@@ -23,8 +23,13 @@ from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.status_reading.responses import objects
 
+# The manager looks every 2 s whether its socket is gone (`housekeeping.py`); a busy one needs several
+# looks.
 WAIT_S: Final = 10.0
+# Shorter than what a person notices.
 _MISSING_SOCKET_PAUSE_S: Final = 0.1
+# The health page answers in milliseconds; a program that does not in this time is not a manager that
+# serves.
 _ANSWER_S: Final = 2.0
 
 
@@ -78,7 +83,9 @@ def _serves_port(paths: Paths) -> bool:
         connection.close()
 
 
+# Shorter than what a person notices: most stops are over after a few looks.
 _PAUSE_S: Final = 0.05
+# Calls in flight may hold a stop for long; a line more often would only fill the screen.
 _REPORT_EVERY_S: Final = 3.0
 _UNIT: Final = "lm-tools-bridge.socket"
 

@@ -23,10 +23,15 @@ from manager.client import Control, ManagerFault, NoManager
 from manager.status_reading.responses import formatted
 from manager.stdio_bridge.manager_start import UNIT, ManagerStarter
 
+# Shorter than what a person notices: a start that is over is told at once.
 _PAUSE_S: Final = 0.02
+# A start that is over before says nothing of its progress.
 _REPORT_AFTER_S: Final = 0.5
+# Slow enough to read, quick enough to show that the start goes on.
 _REPORT_EVERY_S: Final = 2.0
+# The reason of a failed start is among the last lines, and they fit on a screen.
 _LOG_LINES: Final = 15
+# Holds that many lines, each with a traceback.
 _LOG_BYTES: Final = 64 * 1024
 
 

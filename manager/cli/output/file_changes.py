@@ -12,7 +12,9 @@ import click
 
 from lm_tools_bridge.text.printable import printable
 
+# Nobody reads on in a longer line, and minified JSON would flood the terminal.
 _LONGEST_LINE: Final = 2000
+# A longer line of a file that may hold secrets is no setting that a person wrote, and is left out.
 _LONGEST_PRIVATE_LINE: Final = 400
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 

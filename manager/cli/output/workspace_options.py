@@ -41,6 +41,7 @@ def source_id(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
     raise Failure(text, f"it has {', '.join(ids)}", reason="unknown_source")
 
 
+# About a screen; `--json` has all of them.
 MAX_ISSUES: Final = 30
 
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from lm_tools_bridge.machine.processes.login_session import with_session_folder
 
 SYSTEMCTL: Final = ("systemctl", "--user")
+# A question is answered in milliseconds; without a user manager, `systemctl` would wait for D-Bus (25 s).
 _ASK_S: Final = 3.0
 _ACT_S: Final = 120.0
 """Longest a command may take: starting the service can wait 75 s for its port, stopping it 45 s."""

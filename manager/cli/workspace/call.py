@@ -91,6 +91,7 @@ def _read_line(prompt: str) -> str:
     return line
 
 
+# A tool that asks more often asks in a circle.
 MAX_ROUNDS: Final = 10
 ANSWER_STEP: Final = (
     "run this command at a terminal, without --json, or call the tool from a client that supports elicitation"

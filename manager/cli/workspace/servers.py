@@ -56,6 +56,7 @@ def delete(key: str, **_: bool) -> None:
 _FIRST: Final = DOWN | {"pending_trust"}
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING"})
 """Codes of issues that repeat the errors of the table."""
+# The cause is among the last lines; `lmtb log` has all of them.
 _STDERR_LINES: Final = 5
 _PROCESS: Final = ("pid", "restarts", "error")
 _COLUMNS: Final = (

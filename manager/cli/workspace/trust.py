@@ -30,6 +30,7 @@ from manager.status_reading.source_problems import shell_hint
 
 WAIT_S: Final = 30.0
 """Longest wait; a server that needs more, for example to be downloaded, goes on by itself."""
+# A line for each server seems to come at once; a question costs the manager a millisecond.
 POLL_S: Final = 0.25
 
 Say = Callable[[str], object]

@@ -145,10 +145,10 @@ def _is_same_tool(keeper: Named[T], other: Named[T]) -> bool:
     return keeper.source.kind in OWN_KINDS and other.source.kind == "editor"
 
 
-def _alias(entry: Named[T], taken: Mapping[str, Named[T]]) -> Named[T]:
+def _alias(entry: Named[T], taken_names: Mapping[str, Named[T]]) -> Named[T]:
     full = entry.source.id + SEPARATOR + entry.item.name
     name = _fit(full)
-    return Named(_hashed(full) if name in taken else name, entry.item, entry.source)
+    return Named(_hashed(full) if name in taken_names else name, entry.item, entry.source)
 
 
 def _rank(pair: SourceItems[T]) -> tuple[int, str]:

@@ -52,14 +52,14 @@ def version() -> str:
     return _VERSION
 
 
-def _read() -> str:
+def _read_version() -> str:
     try:
         return installed("lm-tools-bridge")
     except PackageNotFoundError:
         return "0"
 
 
-_VERSION: Final = _read()  # as old as the program: a file is not read twice
+_VERSION: Final = _read_version()  # as old as the program: a file is not read twice
 
 
 TASKS: Final = "tasks"

@@ -165,10 +165,10 @@ class Workspace:
         if "/" not in text or head in names | {".", "..", ""}:
             return
         if not any((folder.path / head).exists() for folder in self.folders):
-            listed = ", ".join(folder.name for folder in self.folders)
+            folder_names = ", ".join(folder.name for folder in self.folders)
             raise InvalidArguments(
                 POINTER,
-                f"Folder '{well_formed(head)}' is not in this workspace. Folders: {listed}. "
+                f"Folder '{well_formed(head)}' is not in this workspace. Folders: {folder_names}. "
                 f"None of them has {well_formed(text)}.",
             )
 

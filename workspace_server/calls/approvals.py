@@ -40,7 +40,7 @@ def approval_message(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str
     hidden = _hidden_members(tool)
     lines = [f"Run {name}?"]
     for key, value in arguments.items():
-        lines.append(f"{_one_line(key)}: {'[hidden]' if key in hidden else _shown(value)}")
+        lines.append(f"{_one_line(key)}: {'[hidden]' if key in hidden else _value_text(value)}")
     return "\n".join(lines)
 
 
@@ -56,7 +56,7 @@ def _one_line(text: str) -> str:
     return json.dumps(text) if "\n" in text or "\t" in text else _visible(text)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if not isinstance(value, str):
         return _visible(msgspec.json.encode(value).decode())
     text = _visible(value)

@@ -294,9 +294,9 @@ def mirror_mismatch(
         mirrored: the arguments that headers must repeat, from the tool's `inputSchema`.
         arguments: the call's arguments; null counts as missing.
     """
-    for one in mirrored:
-        name, path = one.header, ".".join(one.path)
-        value = value_at(arguments, one.path)
+    for mirror in mirrored:
+        name, path = mirror.header, ".".join(mirror.path)
+        value = value_at(arguments, mirror.path)
         sent = header.get(name)
         if (sent is None) != (value is None):
             return f"{name} is {'missing' if sent is None else 'sent'}; the argument {path} is not"
@@ -305,7 +305,7 @@ def mirror_mismatch(
         text = headers.decode_value(sent)
         if text is None:
             return f"{name} is not canonical base64 of UTF-8"
-        if not _equal(one.kind, value, text):
+        if not _equal(mirror.kind, value, text):
             return f"{name} differs from the argument {path}"
     return None
 

@@ -240,7 +240,7 @@ class Calls:
         try:
             return await run_limited(seconds, context, work, explain_timeout)
         except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer
-            return _failed(offered, fault)
+            return _failure_result(offered, fault)
 
     async def _search_tools(self, call: Call) -> Outcome:
         arguments = msgspec.json.decode(call.arguments)
@@ -285,10 +285,10 @@ def _run_nowait(offered: OfferedTool, arguments: Mapping[str, Any]) -> CallOutco
     try:
         return offered.source.call_nowait(offered.tool.name, arguments)
     except Exception as fault:  # noqa: BLE001  as in `Calls._run_source`
-        return _failed(offered, fault)
+        return _failure_result(offered, fault)
 
 
-def _failed(offered: OfferedTool, fault: Exception) -> ToolResult:
+def _failure_result(offered: OfferedTool, fault: Exception) -> ToolResult:
     """The result that tells a caller why the tool failed."""
     tool = offered.named_tool()
     if isinstance(fault, ToolError):

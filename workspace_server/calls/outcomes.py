@@ -276,13 +276,13 @@ def _with_links(members: _Members) -> _Members:
     content = members.get(_CONTENT, _NO_BLOCKS)
     texts = "\n".join(map(_text_in, _blocks.decode(content)))[:_MAX_COMPARED]
     links = [link for link in _links.decode(content) if link.type == _LINK]
-    lines = [_named(link) for link in links[:_MAX_LINKS] if str(link.uri) not in texts]
+    lines = [_link_name(link) for link in links[:_MAX_LINKS] if str(link.uri) not in texts]
     if len(links) > _MAX_LINKS:
         lines.append(f"and {len(links) - _MAX_LINKS} more resource links")
     return _with_text(members, "\n".join(lines)) if lines else members
 
 
-def _named(link: _Link) -> str:
+def _link_name(link: _Link) -> str:
     """The line that names a link."""
     about = f" ({str(link.description)[:_MAX_DESCRIPTION]})" if link.description else ""
     return f"Resource link: {link.name or link.uri} at {link.uri}{about}"
@@ -311,13 +311,13 @@ class _Parts:
     def _collect(self, value: Any) -> None:
         waiting = [(value, 0)]
         while waiting:
-            one, depth = waiting.pop()
-            if isinstance(one, str):
-                self._texts.add(one.strip())
+            part, depth = waiting.pop()
+            if isinstance(part, str):
+                self._texts.add(part.strip())
                 continue
             if depth <= _COMPARED_DEPTH:
-                self._values.add(_canonical(one))
-            children = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+                self._values.add(_canonical(part))
+            children = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
             waiting.extend((child, depth + 1) for child in children)
 
     def cover(self, block: _Block) -> bool:
@@ -449,11 +449,11 @@ def trace(call: Call, offered: OfferedTool, outcome: CallOutcome, seconds: float
     fields: dict[str, Any] = {"tool": offered.name, "ms": round(seconds * 1000, 1)}
     fields["input"] = redaction.redacted(msgspec.json.decode(call.arguments))
     if level == "detail":
-        fields["output"] = redaction.redacted(_shown(outcome))
+        fields["output"] = redaction.redacted(_loggable(outcome))
     log.info("tool_call", **fields)
 
 
-def _shown(outcome: CallOutcome) -> Any:
+def _loggable(outcome: CallOutcome) -> Any:
     match outcome:
         case msgspec.Raw():
             return msgspec.json.decode(outcome)

@@ -57,7 +57,7 @@ class SuspendedCall:
         self._wakeup: asyncio.Future[None] | None = None
         own = replace(context, notify=self._notify, ask=self._ask, is_suspended=self._is_suspended)
         self._task = asyncio.ensure_future(work(own))
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._note_end)
 
     @cached_property
     def id(self) -> str:
@@ -158,7 +158,7 @@ class SuspendedCall:
             return
         await self._context.notify(method, params)
 
-    def _ended(self, task: asyncio.Task[CallOutcome]) -> None:
+    def _note_end(self, task: asyncio.Task[CallOutcome]) -> None:
         self._open.end(self._end_error())
         self._wake()
 

@@ -32,7 +32,7 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SEPARATOR: Final = "__"
 
 
-def near_names(name: str, known: Iterable[tuple[str, str]]) -> list[str]:
+def near_names(name: str, offered_names: Iterable[tuple[str, str]]) -> list[str]:
     """Up to five known names, the most similar first.
 
     The tool parts decide, without namespaces: all words of one must occur, perhaps misspelt, in the other.
@@ -40,12 +40,12 @@ def near_names(name: str, known: Iterable[tuple[str, str]]) -> list[str]:
 
     Args:
         name: the unknown name.
-        known: each offered name, with the tool's own name at its source.
+        offered_names: each offered name, with the tool's own name at its source.
     """
     name = name[:MAX_LENGTH]
     part = name.partition(_SEPARATOR)[2] or name
     scored: list[tuple[float, str]] = []
-    for offered, own in known:
+    for offered, own in offered_names:
         pairs = [(part, own)] if part != name else [(name, own), (name, offered)]
         if any(_is_same_deed(unknown, candidate) for unknown, candidate in pairs):
             score = max(_similarity(name.lower(), offered.lower()), *(_similarity(*pair) for pair in pairs))

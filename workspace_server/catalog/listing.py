@@ -137,14 +137,14 @@ class Listing:
                 log.fault("source_list_failed", fault, source=self.source.id)
                 self._cause, self.stale = f"{type(fault).__name__}: {fault}", True
 
-    def _take(self, listed: Sequence[Tool], *, is_fresh: bool) -> None:
+    def _take(self, fresh_tools: Sequence[Tool], *, is_fresh: bool) -> None:
         self._cause = (self.source.error or self.source.state) if self.source.state in DOWN else None
         self.stale = self._cause is not None
-        if self._cause is not None and not listed:
+        if self._cause is not None and not fresh_tools:
             return  # keep the old list
         if self._cause is None and (is_fresh or self._refreshed_at is None):
             self._refreshed_at = time.time()
-        tools = tuple(listed)
+        tools = tuple(fresh_tools)
         if tools != self._listed:
             self._listed = tools
             passing = tuple(tool for tool in tools if passes_filters(self.source, tool.name))

@@ -141,7 +141,7 @@ def _by_uri(
                 clashing.setdefault(entries_by_name[entry.name].source.id, []).append(entry.name)
             else:
                 entries_by_name[entry.name] = OfferedEntry(entry.name, entry, source, entry.definition)
-        issues += [_taken(source, keeper, uris) for keeper, uris in clashing.items()]
+        issues += [_taken_issue(source, keeper, uris) for keeper, uris in clashing.items()]
     ordered = sorted(entries_by_name.values(), key=lambda entry: naming.sort_key(entry.name))
     return tuple(ordered), issues
 
@@ -150,7 +150,7 @@ def _is_reserved(uri: str, source: Source) -> bool:
     return uri.startswith(names.OWN_SCHEME) or (source.kind != "skill" and extension.is_own(uri))
 
 
-def _taken(source: Source, keeper: str, uris: Sequence[str]) -> Issue:
+def _taken_issue(source: Source, keeper: str, uris: Sequence[str]) -> Issue:
     """One issue for all URIs of a source that another one has; an empty `keeper` means they are reserved."""
     examples = ", ".join(uris[:MAX_NAMED]) + (f" and {len(uris) - MAX_NAMED} more" * (len(uris) > MAX_NAMED))
     if keeper:

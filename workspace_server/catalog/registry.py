@@ -167,18 +167,18 @@ class Registry:
 
     async def refresh(self, identity: str | None = None) -> bool:
         """Refresh one source, or all of them; returns whether there was one."""
-        chosen = [listing.source for listing in self._listings if identity in (None, listing.source.id)]
-        await asyncio.gather(*(source.refresh() for source in chosen))
-        return bool(chosen)
+        sources = [listing.source for listing in self._listings if identity in (None, listing.source.id)]
+        await asyncio.gather(*(source.refresh() for source in sources))
+        return bool(sources)
 
     async def restart(self, identity: str | None = None) -> Mapping[str, str]:
         """Restart one source, or all that are shown; returns what was done to each, by id."""
         sources = [listing.source for listing in self._listings]
-        chosen = [
+        restarting = [
             source for source in sources if identity == source.id or (identity is None and source.is_shown)
         ]
-        done = await asyncio.gather(*(source.restart() for source in chosen))
-        return dict(zip((source.id for source in chosen), done, strict=True))
+        done = await asyncio.gather(*(source.restart() for source in restarting))
+        return dict(zip((source.id for source in restarting), done, strict=True))
 
     async def check_files(self) -> None:
         """Let all sources check the files that only requests about resources and skills depend on."""

@@ -39,10 +39,10 @@ def apply_visibility(tools: Sequence[OfferedTool], choices: VisibilityChoices) -
     return [_applied(offered, choices.choice(offered.name, offered.source.id)) for offered in tools]
 
 
-def _applied(offered: OfferedTool, chosen: Visibility | None) -> OfferedTool:
-    if chosen is None or (chosen == offered.tool.visibility and not offered.tool.unlisted):
+def _applied(offered: OfferedTool, choice: Visibility | None) -> OfferedTool:
+    if choice is None or (choice == offered.tool.visibility and not offered.tool.unlisted):
         return offered
-    return replace(offered, tool=replace(offered.tool, visibility=chosen, unlisted=""))
+    return replace(offered, tool=replace(offered.tool, visibility=choice, unlisted=""))
 
 
 def visibility_origin(offered: OfferedTool, choices: VisibilityChoices) -> Origin:
@@ -76,17 +76,17 @@ def _with_defaults(offered: OfferedTool, defaults: Mapping[str, Any], issues: li
     schema = offered.schema
     properties = schema.get("properties")
     properties = dict(properties) if isinstance(properties, Mapping) else {}
-    kept = {}
+    valid_defaults = {}
     for parameter, value in defaults.items():
         problem = _problem(schema, properties, parameter, value)
         if problem is None:
-            kept[parameter] = value
+            valid_defaults[parameter] = value
             properties[parameter] = {**properties[parameter], "default": value}
         else:
             text = f"The default for {offered.name}.{parameter} is ignored: {problem}"
             issues.append(Issue("warning", "config", "SCHEMA_DEFAULT_IGNORED", text, offered.name))
     definition = {**offered.definition, "inputSchema": {**schema, "properties": properties}}
-    return replace(offered, definition=definition, defaults=kept) if kept else offered
+    return replace(offered, definition=definition, defaults=valid_defaults) if valid_defaults else offered
 
 
 def _problem(
@@ -190,7 +190,7 @@ class View:
             return None
         entries = self.snapshot.tools if kind == "tools" else self.snapshot.offerings.prompts
         listed_sources = {offered.source.id for offered in entries}
-        named = [
+        sources_by_name = [
             (len(prefix), source)
             for source in self.snapshot.sources
             if source.id not in listed_sources
@@ -198,7 +198,7 @@ class View:
             and ((prefix := naming.prefix_of(source)) or naming.has_foreign_names(source))
             and name.startswith(prefix)
         ]
-        return max(named, key=lambda candidate: candidate[0], default=(0, None))[1]
+        return max(sources_by_name, key=lambda candidate: candidate[0], default=(0, None))[1]
 
     def source_down(self, name: str) -> Source | None:
         """The source with this name's namespace, if it is not running or disabled.
@@ -243,7 +243,9 @@ class View:
         """Up to five callable names for the same deed as this one, best first; none for an internal name."""
         if self._is_internal(name):
             return []
-        return near_names(name, ((known, offered.tool.name) for known, offered in self.by_name.items()))
+        return near_names(
+            name, ((offered_name, offered.tool.name) for offered_name, offered in self.by_name.items())
+        )
 
     def listed(
         self,
@@ -373,8 +375,8 @@ def build_view(snapshot: Snapshot, configuration: Configuration) -> View:
         if name not in snapshot.by_name:  # an untrusted tool takes no name away
             hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
     visible = [offered for offered in snapshot.tools if offered.name not in hidden]
-    chosen = apply_visibility(visible, configuration.visibility)
-    tools, issues = apply_defaults(chosen, configuration.schema_defaults)
+    chosen_tools = apply_visibility(visible, configuration.visibility)
+    tools, issues = apply_defaults(chosen_tools, configuration.schema_defaults)
     return View(
         snapshot,
         configuration,

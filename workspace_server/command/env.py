@@ -43,7 +43,7 @@ def env(folders: UserFolders, *, root: Path, as_json: bool) -> None:
     if as_json:
         print_json(comparison)
     else:
-        _show(comparison, known=folders.path is not None)
+        _show(comparison, has_manager_path=folders.path is not None)
 
 
 def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any]:
@@ -76,19 +76,19 @@ def _which(name: str, folders: Sequence[str]) -> str | None:
     return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
 
 
-def _show(found: Mapping[str, Any], *, known: bool) -> None:
-    path = found["path"]
-    say("PATH of programs in this workspace" + ("" if known else " (as your login shell sets it)"))
+def _show(comparison: Mapping[str, Any], *, has_manager_path: bool) -> None:
+    path = comparison["path"]
+    say("PATH of programs in this workspace" + ("" if has_manager_path else " (as your login shell sets it)"))
     for entry in path["child"]:
         note = "   (not in this shell)" if entry in path["onlyChild"] else ""
         say(f"  {entry}{note}")
     for entry in path["onlyShell"]:
         say(f"  {entry}   (only in this shell)")
     say("", "Programs")
-    hidden = [name for name, places in found["programs"].items() if _print_program(name, places)]
+    hidden = [name for name, places in comparison["programs"].items() if _print_program(name, places)]
     say("")
-    _say_names("Variables of this shell that they do not get", found["missing"])
-    _say_names("Variables that differ", found["changed"])
+    _say_names("Variables of this shell that they do not get", comparison["missing"])
+    _say_names("Variables that differ", comparison["changed"])
     say("To give a server one of these variables, set it under `env` in the server's configuration.")
     if hidden:
         words = ", ".join(hidden)

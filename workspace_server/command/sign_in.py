@@ -48,8 +48,8 @@ def login(folders: UserFolders, *, root: Path, namespace: str, no_browser: bool,
 
 def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
     servers_by_name = {server.namespace: server for server in servers}
-    if (found := servers_by_name.get(namespace)) is not None:
-        return found
+    if (match := servers_by_name.get(namespace)) is not None:
+        return match
     names = ", ".join(servers_by_name) or "none"
     text = f"this workspace has no remote server {namespace}{did_you_mean(namespace, servers_by_name)}"
     raise Failure(text, f"name one of its remote servers: {names}", reason="unknown_server")

@@ -94,19 +94,19 @@ def deny(folders: UserFolders, /, name: str, **_: bool) -> None:
 @click.pass_obj
 def visibility(folders: UserFolders, /, name: str, word: str, root: Path, of_source: bool, **_: bool) -> None:
     """Choose the visibility of the tool NAME, or of all tools of a source, in one workspace."""
-    chosen = cast(Visibility, word) if word != _DEFAULT else None
+    choice = cast(Visibility, word) if word != _DEFAULT else None
     file, folder = folders.config_dir / USER_FILE, real_folder(root)
     with _explained(file):
-        is_changed = edit.set_visibility(file, folder, name, chosen, of_source=of_source)
+        is_changed = edit.set_visibility(file, folder, name, choice, of_source=of_source)
     if is_json():
         key = "source" if of_source else "tool"
-        print_json({key: name, "visibility": chosen, "root": str(folder), "file": str(file)})
+        print_json({key: name, "visibility": choice, "root": str(folder), "file": str(file)})
         return
-    if chosen is None and not is_changed:
+    if choice is None and not is_changed:
         say(f"There is no choice of yours for {name} in {folder}; nothing was changed.")
         return
     who = f"The tools of {name} are" if of_source else f"{name} is"
-    effect = "listed as its source says" if chosen is None else _EFFECTS[chosen]
+    effect = "listed as its source says" if choice is None else _EFFECTS[choice]
     say(f"{who} {effect}, for you in {folder}. Written to {file}.")
 
 

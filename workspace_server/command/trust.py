@@ -150,10 +150,10 @@ def _ask(store: TrustStore, view: TrustView, *, yes: bool, data: bool) -> None:
     say("", *_NOTE)
     if not (yes or data) and _confirm_data(view):
         marked = view.data_files()
-    chosen = view.with_data(marked) if marked else view
+    marked_view = view.with_data(marked) if marked else view
     if not yes:
         _confirm(view)
-    _trust(store, chosen)
+    _trust(store, marked_view)
     say(Note(f"Trusted. Revoke with: {untrust_command(view.root)}", Tone.GOOD))
     if marked:
         say("Its data files may change without asking again.")
@@ -215,11 +215,11 @@ def _not_trusted() -> Failure:
 def _show_difference(view: TrustView, *, as_json: bool) -> None:
     changes = differences(view.recorded, view.items)
     if as_json:
-        found = [
+        changes_as_json = [
             {"key": change.key, "kind": change.kind, "title": change.title, "lines": change.lines}
             for change in changes
         ]
-        print_json({**view.as_json(), "changes": found})
+        print_json({**view.as_json(), "changes": changes_as_json})
         return
     if view.problem is not None:
         say(Note(view.problem, Tone.WARN), err=True)

@@ -87,7 +87,7 @@ def gather(
         name: part.needs_trust(root, configuration.features[name], search, starts_programs=name in starting)
         for name, part in parts().items()
     }
-    found = (
+    issues = (
         *configuration.issues,
         *scripts.issues,
         *(issue for each in needs.values() for issue in each.issues),
@@ -102,7 +102,7 @@ def gather(
     providers = () if addresses is None else (addresses,)
     return Gathered(
         (*scripts.items, *files, *servers(marks), *programs, *providers),
-        tuple(issue for issue in found if issue.category != "trust"),
+        tuple(issue for issue in issues if issue.category != "trust"),
         servers,
     )
 
@@ -114,12 +114,12 @@ def all_items(
     return list(gather(root, config_dir, environ, path).items)
 
 
-def _differs_in_data_only(shown: TrustItem, now: TrustItem) -> bool:
+def _differs_in_data_only(shown_item: TrustItem, now: TrustItem) -> bool:
     """Whether what `now` pins is a part of what was shown, but for the files that are data now."""
-    facts, others = dict(shown.facts), dict(now.facts)
+    facts, others = dict(shown_item.facts), dict(now.facts)
     files, left = facts.pop("files", {}), others.pop("files", {})
     facts.pop(DATA, None), others.pop(DATA, None)
-    return facts == others and left.items() <= files.items() and now.files.items() <= shown.files.items()
+    return facts == others and left.items() <= files.items() and now.files.items() <= shown_item.files.items()
 
 
 def _needs_shell(configuration: Configuration) -> bool:
@@ -279,14 +279,14 @@ class TrustView:
             others=tuple(item.key for item in self.items if item.key not in keys),
         )
 
-    def with_data(self, found: Mapping[str, Sequence[str]]) -> TrustView:
+    def with_data(self, data_files: Mapping[str, Sequence[str]]) -> TrustView:
         """This view with these `data_files` as data.
 
         Raises:
             Failure: something else changed since the view was read.
         """
         items = self.gathered.items
-        marks = {item.key: (*item.facts.get(DATA, ()), *found.get(item.key, ())) for item in items}
+        marks = {item.key: (*item.facts.get(DATA, ()), *data_files.get(item.key, ())) for item in items}
         again = self.gathered.with_data(marks)
         if again is None:
             text = "something changed while you were asked; nothing was trusted"
@@ -308,7 +308,7 @@ class TrustView:
     def _keys_of(self, name: str) -> list[str]:
         keys = [item.key for item in self.items if name in _names_of(item)]
         if not keys:
-            names = sorted({one for item in self.items for one in _names_of(item)})
+            names = sorted({item_name for item in self.items for item_name in _names_of(item)})
             titles = ", ".join(sorted(short_name(item) for item in self.items)) or "nothing"
             raise Failure(
                 f"{self.root} has no item {name}{did_you_mean(name, names)}",

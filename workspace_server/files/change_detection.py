@@ -111,14 +111,14 @@ class ChangeDetector:
             self._valid = self._snapshot
 
     def _take_snapshot(self, paths: set[str]) -> Mapping[str, State] | None:
-        taken: dict[str, State] = {}
+        states: dict[str, State] = {}
         latest = self._wall_ns() - SETTLES_NS
         for path in paths:
             witness = _nearest_existing(path)
             if witness is None or witness[1][2] >= latest:
                 return None
-            taken[witness[0]] = witness[1]
-        return taken
+            states[witness[0]] = witness[1]
+        return states
 
 
 def _file_state(path: str) -> State:

@@ -36,7 +36,7 @@ class LocalFiles:
         self._look_at = 0.0
 
     async def run(
-        self, paths: Iterable[Path], function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs
+        self, paths: Iterable[Path], function: Callable[_P, _T], *args: _P.args, **keywords: _P.kwargs
     ) -> _T:
         """The result of a function that looks at these paths; they have no links."""
         now = asyncio.get_running_loop().time()
@@ -47,8 +47,8 @@ class LocalFiles:
                 now + LOOK_AGAIN_S,
             )
         if self._are_local and all(str(path).startswith(self._begins) for path in paths):
-            return function(*args, **named)
-        return await asyncio.to_thread(function, *args, **named)
+            return function(*args, **keywords)
+        return await asyncio.to_thread(function, *args, **keywords)
 
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class SharedRun(Generic[T]):
 
     def _begin(self, previous: asyncio.Task[T] | None) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(self._run(previous), name="shared-run")
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._start_next)
         return task
 
     async def _run(self, previous: asyncio.Task[T] | None) -> T:
@@ -107,7 +107,7 @@ class SharedRun(Generic[T]):
             await asyncio.wait({previous})
         return await self._run_once()
 
-    def _done(self, task: asyncio.Task[T]) -> None:
+    def _start_next(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
             task.exception()  # marks it as retrieved: the callers may have been cancelled
         if task is self._running:

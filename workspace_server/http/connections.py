@@ -140,11 +140,11 @@ class Stream:
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; one after the result is dropped."""
-        await self._write(sse.encode(sse.single_line(jsonrpc.notification(method, params))))
+        await self._write_event(sse.encode(sse.single_line(jsonrpc.notification(method, params))))
 
     async def keep_alive(self) -> None:
         """Send a comment, so that no proxy closes the stream as idle."""
-        await self._write(sse.KEEP_ALIVE)
+        await self._write_event(sse.KEEP_ALIVE)
 
     async def finish(
         self, status: int, body: bytes, trim: ResultTrim | None = None, timing: CallTiming | None = None
@@ -163,7 +163,7 @@ class Stream:
         self._is_finished = True
         self._http_request.finish()
 
-    async def _write(self, data: bytes) -> None:
+    async def _write_event(self, data: bytes) -> None:
         if self._is_finished:
             return
         if not self._http_request.is_begun:

@@ -83,8 +83,8 @@ class Admission:
 
 def knows_secret(sent: bytes | str | None, secret: str) -> bool:
     """Whether the secret that a request carries is the one of the instance. Takes the same time for all."""
-    given = sent.encode(errors="surrogateescape") if isinstance(sent, str) else sent or b""
-    return hmac.compare_digest(given, secret.encode())
+    sent_secret = sent.encode(errors="surrogateescape") if isinstance(sent, str) else sent or b""
+    return hmac.compare_digest(sent_secret, secret.encode())
 
 
 def _check_content_type(method: str, fields: Mapping[bytes, bytes]) -> AdmissionRefusal | None:

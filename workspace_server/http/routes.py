@@ -111,10 +111,10 @@ class RepeatedCalls:
 
 def _pattern(head: ManagerHead, request: McpRequest) -> Pattern | None:
     """The pattern of a call; None if a call with other values would not be read as the same request."""
-    found = derive_pattern(request.message.body)
-    if found is None:
+    derived_pattern = derive_pattern(request.message.body)
+    if derived_pattern is None:
         return None
-    pattern, probe = found
+    pattern, probe = derived_pattern
     other = inbound.classify(head.fields, probe)
     return pattern if isinstance(other, Inbound) and _constant(other) == _constant(request.inbound) else None
 

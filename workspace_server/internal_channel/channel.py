@@ -277,9 +277,9 @@ class InternalChannel:
         connection = ChannelConnection(self._dispatch, self, self._limits)
         task = asyncio.create_task(connection.run(sock), name="internal-connection")
         self._connections[task] = connection
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._note_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
         del self._connections[task]
         with suppress(asyncio.CancelledError):
             if (fault := task.exception()) is not None:

@@ -92,7 +92,7 @@ class ChannelConnection:
         try:
             # a peer that closed or exceeded a deadline is not an error
             with suppress(OSError, TimeoutError):
-                await self._read(reader)
+                await self._read_messages(reader)
                 await self._linger()
         finally:
             self.is_authenticated = False
@@ -109,7 +109,7 @@ class ChannelConnection:
         else:
             self._writer.write(self._framing.frame(message))
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read_messages(self, reader: asyncio.StreamReader) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while self._framing.broken is None and self._failures < self._limits.failures:

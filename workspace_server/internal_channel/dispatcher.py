@@ -116,8 +116,8 @@ class InternalDispatcher:
         """Run a request; an internal error becomes code -32603, and is logged without its text."""
         try:
             if (word := DIRECT.get(request.method)) is not None:
-                given = {key: value for key, value in request.params.items() if key not in _ENVELOPE}
-                arguments = {key: msgspec.json.decode(value) for key, value in given.items()}
+                sent_params = {key: value for key, value in request.params.items() if key not in _ENVELOPE}
+                arguments = {key: msgspec.json.decode(value) for key, value in sent_params.items()}
                 return jsonrpc.result(request.id, await self._tools.named(word)(arguments))
             method = self._methods.get(request.method)
             if method is None:
@@ -138,13 +138,13 @@ class InternalDispatcher:
         return text is not None and hmac.compare_digest(text.encode(), self._auth)
 
     async def _list(self, params: Params) -> dict[str, Any]:
-        chosen = _filter(params)
+        tool_filter = _filter(params)
         tools = [
-            _shown(definition, internal=True)
+            _shown_definition(definition, internal=True)
             for definition in self._tools.definitions()
-            if chosen.passes(definition["name"], internal=True)
+            if tool_filter.passes(definition["name"], internal=True)
         ]
-        tools += [_shown(tool, internal=False) for tool in await self._for_users(chosen)]
+        tools += [_shown_definition(tool, internal=False) for tool in await self._for_users(tool_filter)]
         return {"tools": sorted(tools, key=lambda tool: sort_key(tool["name"]))}
 
     async def _for_models(self, params: Params) -> dict[str, Any]:
@@ -152,11 +152,11 @@ class InternalDispatcher:
         tools = [_described(tool) for tool in await self._for_users(ToolFilter())]
         return {"tools": tools}
 
-    async def _for_users(self, chosen: ToolFilter) -> list[Mapping[str, Any]]:
+    async def _for_users(self, tool_filter: ToolFilter) -> list[Mapping[str, Any]]:
         return [
             offered
             for offered in await self._toolbox.listed()
-            if chosen.passes(str(offered["name"]))
+            if tool_filter.passes(str(offered["name"]))
             and not is_internal_tool(str(offered["name"]), self._tools.prefix)
         ]
 
@@ -170,18 +170,18 @@ class InternalDispatcher:
         answer = await self._toolbox.call(name, arguments)
         if "result" in answer:
             return answer["result"]
-        return _failed(_reason(answer.get("error") or {}, name))
+        return _failure_result(_reason(answer.get("error") or {}, name))
 
     async def _call_internal(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         tool = self._tools.get(name)
         if tool is None:
-            return _failed(f"Unknown internal tool: {clean_text(name)[:_MAX_SHOWN_NAME]}")
+            return _failure_result(f"Unknown internal tool: {clean_text(name)[:_MAX_SHOWN_NAME]}")
         try:
             result = await tool(arguments)
         except InvalidArguments as refused:
-            return _failed(f"invalid arguments for {name}: {refused.pointer}: {refused.message}")
+            return _failure_result(f"invalid arguments for {name}: {refused.pointer}: {refused.message}")
         except ToolError as failed:
-            return _failed(failed.message)
+            return _failure_result(failed.message)
         # not cleaned: a secret must be returned unchanged
         text = jsonrpc.dumps(result).decode()
         return {"content": [{"type": "text", "text": text}], "structuredContent": result, "isError": False}
@@ -206,10 +206,10 @@ def _filter(params: Params) -> ToolFilter:
     internal = msgspec.json.decode(params["includeInternal"]) if "includeInternal" in params else True
     if not isinstance(internal, bool):
         raise InvalidArguments("/includeInternal", "expected boolean")
-    chosen = ToolFilter().with_internal() if internal else ToolFilter()
+    tool_filter = ToolFilter().with_internal() if internal else ToolFilter()
     if "exclude" in params:
-        chosen = chosen.with_exclude(_texts(params, "exclude"))
-    return chosen.with_include(_texts(params, "include")) if "include" in params else chosen
+        tool_filter = tool_filter.with_exclude(_texts(params, "exclude"))
+    return tool_filter.with_include(_texts(params, "include")) if "include" in params else tool_filter
 
 
 def _text(params: Params, member: str) -> str:
@@ -231,11 +231,11 @@ def _described(definition: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": definition["name"], "description": described, "inputSchema": definition["inputSchema"]}
 
 
-def _shown(definition: Mapping[str, Any], *, internal: bool) -> dict[str, Any]:
+def _shown_definition(definition: Mapping[str, Any], *, internal: bool) -> dict[str, Any]:
     return {**_described(definition), "_internal": internal}
 
 
-def _failed(message: str) -> dict[str, Any]:
+def _failure_result(message: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": f"Error: {message}"}], "isError": True}
 
 

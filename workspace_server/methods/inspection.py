@@ -100,8 +100,8 @@ def _count(files: object) -> int | None:
 
 
 def _with_choice(source: Mapping[str, Any], configuration: Configuration) -> Mapping[str, Any]:
-    chosen = configuration.visibility.sources.get(source["id"])
-    return source if chosen is None else {**source, "visibility": chosen}
+    visibility = configuration.visibility.sources.get(source["id"])
+    return source if visibility is None else {**source, "visibility": visibility}
 
 
 def _row(offered: OfferedTool, listed_names: set[str], configuration: Configuration) -> dict[str, Any]:

@@ -70,8 +70,10 @@ class PassThrough:
         if is_call:
             outcome = await self._call(request, view, source)
         else:
-            found = await mcp_requests.forward(self._calls, request, view, source, request.inbound.params)
-            outcome = mcp_requests.answer(request, found)
+            forwarded_outcome = await mcp_requests.forward(
+                self._calls, request, view, source, request.inbound.params
+            )
+            outcome = mcp_requests.answer(request, forwarded_outcome)
         return await _completed(outcome, source)
 
     def may_answer(self, request: McpRequest, view: View) -> bool:
@@ -102,7 +104,7 @@ class PassThrough:
         call = call_of(request, view, Way.PASS_THROUGH)
         if isinstance(call, Rejection):
             return call
-        offered = _listed(view, call.name) or _unlisted(view, source, call.name)
+        offered = _listed_tool(view, call.name) or _unlisted(view, source, call.name)
         return None if offered is None else await self._calls.run_tool(call, offered)
 
 
@@ -112,7 +114,7 @@ def _wants_pass_through(request: McpRequest) -> bool:
     return mode_of(request.header, request.query) is Mode.NORMAL
 
 
-def _listed(view: View, name: str) -> OfferedTool | None:
+def _listed_tool(view: View, name: str) -> OfferedTool | None:
     """The listed tool that has this name at the server."""
     offered = view.get(name)
     if offered is not None and offered.tool.name == name:

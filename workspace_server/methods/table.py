@@ -173,8 +173,8 @@ class Methods:
             if outcome is None:
                 outcome = await self._from_table(request)
         except Exception as fault:  # noqa: BLE001  every request gets an answer with its id
-            outcome = _failed(request, fault)
-        return self._write(request.id, outcome, request.method)
+            outcome = _fault_error(request, fault)
+        return self._write_answer(request.id, outcome, request.method)
 
     def view(self, method: str) -> View | None:
         """The view for a `tools/call`, found once per loop iteration; None if finding it has to wait."""
@@ -190,8 +190,8 @@ class Methods:
         try:
             outcome = self._calls.call_nowait(request, request.view)
         except Exception as fault:  # noqa: BLE001  as in `answer`
-            outcome = _failed(request, fault)
-        return None if outcome is None else self._write(request.id, outcome)
+            outcome = _fault_error(request, fault)
+        return None if outcome is None else self._write_answer(request.id, outcome)
 
     def repeatable(self, request: McpRequest) -> tuple[View, OfferedTool] | None:
         """The view and the tool under which `answer_repeated` may answer calls like this one; else None."""
@@ -215,9 +215,9 @@ class Methods:
             outcome = self._calls.call_repeated(offered, identity, arguments)
         except Exception:  # noqa: BLE001  `answer_nowait` reports what is wrong
             return None
-        return None if outcome is None else self._write(identity, outcome)
+        return None if outcome is None else self._write_answer(identity, outcome)
 
-    def _write(self, identity: bytes, outcome: Outcome, method: str = names.TOOLS_CALL) -> Answer:
+    def _write_answer(self, identity: bytes, outcome: Outcome, method: str = names.TOOLS_CALL) -> Answer:
         if isinstance(outcome, Rejection):
             return Answer(outcome.status, outcome.body())
         body = jsonrpc.result(identity, self._complete_result(outcome))
@@ -255,7 +255,7 @@ class Methods:
         return {"supportedVersions": list(MODERN_REVISIONS), **about, **_UNCACHED}
 
     async def _tools_list(self, request: McpRequest) -> Outcome:
-        view = await self._listed(request)
+        view = await self._list_view(request)
         mode, traits = mode_of(request.header, request.query), traits_of(request.header)
         is_kept = await self._kept_meta_tools.keeps(request.client, is_needed=view.needs_meta_tools(mode))
         own = own_servers.decode(request.header.get(headers.OWN_FILES, ""))
@@ -272,7 +272,7 @@ class Methods:
             result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
         return result
 
-    async def _listed(self, request: McpRequest) -> View:
+    async def _list_view(self, request: McpRequest) -> View:
         """The view for a list request, which says how long it may wait for sources that are starting."""
         return await self._toolset.current(request.list_wait_s)
 
@@ -282,7 +282,7 @@ class Methods:
         return self._page(request, "resources", entries, "uri", resources.order)
 
     async def _templates_list(self, request: McpRequest) -> Outcome:
-        entries = resources.templates(await self._listed(request))
+        entries = resources.templates(await self._list_view(request))
         return self._page(request, "resourceTemplates", entries, "uriTemplate", resources.order)
 
     async def _resources_read(self, request: McpRequest) -> Outcome:
@@ -290,7 +290,7 @@ class Methods:
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
     async def _prompts_list(self, request: McpRequest) -> Outcome:
-        return self._page(request, "prompts", completion.entries(await self._listed(request)), "name")
+        return self._page(request, "prompts", completion.entries(await self._list_view(request)), "name")
 
     async def _prompts_get(self, request: McpRequest) -> Outcome:
         return await completion.get(self._calls, request, await self._toolset.current())
@@ -317,7 +317,7 @@ def _reader(request: McpRequest) -> Reader:
     return Reader(traits_of(header), own, mode_of(header, request.query), folder)
 
 
-def _failed(request: McpRequest, fault: Exception) -> Rejection:
+def _fault_error(request: McpRequest, fault: Exception) -> Rejection:
     if isinstance(fault, msgspec.DecodeError):
         return request.invalid(f"params cannot be read: {fault}")
     log.fault("method_failed", fault, method=request.method)

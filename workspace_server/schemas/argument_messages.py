@@ -84,14 +84,14 @@ def value_at(root: Any, path: ValuePath) -> Any:
     return root
 
 
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    """The most similar of `known` to a misspelt `name`, or None."""
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """The most similar of `names` to a misspelt `name`, or None."""
 
     def plain(word: str) -> str:
         return word.replace("_", "").replace("-", "").lower()
 
-    same = next((word for word in known if plain(word) == plain(name)), None)
-    close = near(name[:MAX_VALUE], known[:_MOST_COMPARED])
+    same = next((word for word in names if plain(word) == plain(name)), None)
+    close = near(name[:MAX_VALUE], names[:_MOST_COMPARED])
     return same or (close[0] if close else None)
 
 

@@ -149,7 +149,9 @@ def _mended(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Place]]:
             break
         # the deepest first, because a place above may take the whole part out
         ordered = sorted(set(places), key=lambda place: (-len(place), str(place)))
-        removed += [taken for place in ordered if (taken := _take_out(mended, place)) is not None]
+        removed += [
+            taken_member for place in ordered if (taken_member := _take_out(mended, place)) is not None
+        ]
     return mended, list(dict.fromkeys(removed))
 
 

@@ -107,7 +107,7 @@ class Archive:
         """Store how a task ended; None means cancelled."""
         record, body = replace(entry.record, status="cancelled", updated=self._wall()), None
         if ending is not None:
-            record, body = _ended(record, ending), ending.body
+            record, body = _ended_record(record, ending), ending.body
         if not await asyncio.to_thread(self._save, record, body):
             entry.body = body  # kept in memory instead
         entry.record, entry.running = record, None
@@ -152,7 +152,7 @@ class Archive:
         if record.is_over:
             return record
         ending = failed(Refusal(Reason.WORKSPACE_SERVER_DIED, _DIED, delivered="unknown"))
-        record = _ended(replace(record, updated=self._wall()), ending)
+        record = _ended_record(replace(record, updated=self._wall()), ending)
         return record if self._save(record, ending.body) else replace(record, holds="")
 
     def _save(self, record: Record, body: bytes | None) -> bool:
@@ -170,7 +170,7 @@ def failed(refusal: Refusal) -> Ending:
     return Ending("error", jsonrpc.dumps(error), refusal.text, refusal.reason.word)
 
 
-def _ended(record: Record, ending: Ending) -> Record:
+def _ended_record(record: Record, ending: Ending) -> Record:
     digest = sha256(ending.body).hexdigest()
     return replace(record, status=ending.status, message=ending.message, holds=ending.holds, digest=digest)
 

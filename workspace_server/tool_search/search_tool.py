@@ -51,9 +51,9 @@ class Found:
     hits: tuple[Hit, ...]
     total: int
 
-    def renamed(self, shown: Callable[[str], str]) -> Found:
-        """The same with other names: `shown` gives them for the offered ones."""
-        return replace(self, hits=tuple(replace(hit, name=shown(hit.name)) for hit in self.hits))
+    def renamed(self, shown_name: Callable[[str], str]) -> Found:
+        """The same with other names: `shown_name` gives them for the offered ones."""
+        return replace(self, hits=tuple(replace(hit, name=shown_name(hit.name)) for hit in self.hits))
 
 
 def merge(own: Sequence[Hit], remote: Sequence[Hit], max_results: int) -> Found:
@@ -86,11 +86,11 @@ def read_hits(result: Mapping[str, Any], rename: Callable[[str], str]) -> list[H
     """
     if result.get("isError") is True:
         return []
-    entries = _listed(result.get("structuredContent")) or _in_text(result.get("content"))
-    return [hit for entry in entries[:MAX_RESULTS] if (hit := _read(entry, rename)) is not None]
+    entries = _list_of(result.get("structuredContent")) or _in_text(result.get("content"))
+    return [hit for entry in entries[:MAX_RESULTS] if (hit := _read_hit(entry, rename)) is not None]
 
 
-def _listed(value: object) -> list[Any]:
+def _list_of(value: object) -> list[Any]:
     if isinstance(value, Mapping):
         value = value.get("results", value.get("result"))  # some frameworks wrap arrays in `result`
     return value if isinstance(value, list) else []
@@ -100,12 +100,12 @@ def _in_text(content: object) -> list[Any]:
     first = content[0] if isinstance(content, list) and content else None
     text = first.get("text") if isinstance(first, Mapping) else None
     try:
-        return _listed(msgspec.json.decode(text)) if isinstance(text, str) else []
+        return _list_of(msgspec.json.decode(text)) if isinstance(text, str) else []
     except (ValueError, RecursionError):
         return []  # text instead of hits: nothing was found
 
 
-def _read(entry: object, rename: Callable[[str], str]) -> Hit | None:
+def _read_hit(entry: object, rename: Callable[[str], str]) -> Hit | None:
     if not isinstance(entry, Mapping) or not isinstance(name := entry.get("name"), str) or not name:
         return None
     description, schema = entry.get("description"), entry.get("inputSchema", entry.get("input_schema"))
@@ -167,7 +167,7 @@ class SearchTool:
 
     async def _index_of(self, tools: Iterable[Searchable], version: object) -> Index:
         """The index of exactly this version. Concurrent searches share one build; cancelling one keeps it."""
-        if self._index is None or version is not self._version or _failed(self._index):
+        if self._index is None or version is not self._version or _has_failed(self._index):
             self._version = version
             self._index = asyncio.get_running_loop().create_task(_build(tools), name="tool-search-index")
             self._building.add(self._index)
@@ -175,7 +175,7 @@ class SearchTool:
         return await asyncio.shield(self._index)
 
 
-def _failed(task: asyncio.Task[Index]) -> bool:
+def _has_failed(task: asyncio.Task[Index]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
@@ -200,15 +200,19 @@ def _hit(tool: Searchable, score: float) -> Hit:
     return Hit(tool.name, tool.description, score, tool.definition["inputSchema"], keywords)
 
 
-def answer(found: Found, starting: Sequence[str] = ()) -> ToolResult:
+def answer(matches: Found, starting: Sequence[str] = ()) -> ToolResult:
     """The result of a search: the same hits as JSON text and as structured content.
 
     Args:
-        found: the hits.
+        matches: the hits.
         starting: names of servers that have not listed their tools yet.
     """
-    hits = [hit.as_dict() for hit in found.hits]
-    structured: dict[str, Any] = {"results": hits, "total": found.total, "truncated": found.total > len(hits)}
+    hits = [hit.as_dict() for hit in matches.hits]
+    structured: dict[str, Any] = {
+        "results": hits,
+        "total": matches.total,
+        "truncated": matches.total > len(hits),
+    }
     blocks = []
     if starting:
         names = [clean_text(name) for name in starting]

@@ -104,7 +104,7 @@ def assemble(
     folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))
     installation = Installation()
     fork_server = ForkServerSupervisor(
-        os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
+        os.environ, paths.logs_dir, is_enabled=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
     waiting_calls = next(filter(None, (part.waiting_calls() for part in features.values())), NOBODY)
     observer = next(filter(None, (part.observer() for part in features.values())), NO_OBSERVER)

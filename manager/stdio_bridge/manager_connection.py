@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from lm_tools_bridge.backoff import backoff
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.stdio_bridge.manager_start import ManagerStarter
 from manager.upstream.failures import Blame, UpstreamFailure
@@ -34,6 +37,11 @@ _BACKGROUND_PAUSE_S: Final = 2.0
 _MOST_IDLE: Final = 8
 
 Header = tuple[bytes, bytes]
+
+
+def _pause(attempt: int, longest_s: float) -> float:
+    """Seconds until the next try; spread, because all bridges of a user lose their manager at once."""
+    return backoff(attempt, random.random(), first_s=_FIRST_PAUSE_S, longest_s=longest_s)  # noqa: S311  no secret: it only spreads pauses
 
 
 class Unreachable(Exception):
@@ -93,7 +101,7 @@ class ManagerConnection:
             UpstreamFailure: the connection ended before the response began; the manager may have the message.
         """
         deadline = time.monotonic() + TIMEOUT_S
-        pause = _FIRST_PAUSE_S
+        attempts = count(1)
         while True:
             problem = await self._try_to_start() if self._is_stale else None
             response = None if problem else await self._attempt(message)
@@ -101,16 +109,16 @@ class ManagerConnection:
                 return response
             if problem or time.monotonic() > deadline:
                 raise Unreachable(problem or "the manager cannot be reached")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await asyncio.sleep(_pause(next(attempts), _LONGEST_PAUSE_S))
 
     async def send_in_background(self, message: HttpMessage) -> UpstreamResponse:
         """Like `send`, but start no manager and wait without limit for one."""
-        pause = _FIRST_PAUSE_S
-        while (response := await self._attempt(message)) is None:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _BACKGROUND_PAUSE_S)
-        return response
+        attempts = count(1)
+        while True:
+            response = await self._attempt(message)
+            if response is not None:
+                return response
+            await asyncio.sleep(_pause(next(attempts), _BACKGROUND_PAUSE_S))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -18,6 +18,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from lm_tools_bridge.backoff import backoff
 from lm_tools_bridge.machine.processes.oom import end_before_others
 from lm_tools_bridge.machine.processes.open_files import restore_limit
 from lm_tools_bridge.protocol import names
@@ -194,7 +195,7 @@ class ForkServerSupervisor:
     Args:
         environ: the manager's environment, of which the fork server inherits an allow-list without secrets.
         logs_dir: folder for its log file.
-        wanted: False disables the fork server.
+        is_enabled: False disables the fork server.
         sleep, now: the clock.
     """
 
@@ -203,13 +204,13 @@ class ForkServerSupervisor:
         environ: Mapping[str, str],
         logs_dir: Path,
         *,
-        wanted: bool,
+        is_enabled: bool,
         sleep: Callable[[float], Coroutine[Any, Any, None]],
         now: Callable[[], float],
     ) -> None:
         self._environ = environ
         self._log_file = logs_dir / LOG_NAME
-        self._wanted = wanted and IS_SUPPORTED
+        self._is_enabled = is_enabled and IS_SUPPORTED
         self._sleep = sleep
         self._now = now
         self._current: ForkServer | None = None
@@ -221,12 +222,13 @@ class ForkServerSupervisor:
 
     async def run(self) -> None:
         """Keep a fork server running until cancelled."""
-        pause = FIRST_PAUSE_S
-        while self._wanted:
+        early_exits = 0
+        while self._is_enabled:
             began = self._now()
-            await self._run_one()
-            pause = FIRST_PAUSE_S if self._now() - began > STABLE_AFTER_S else min(2 * pause, LONGEST_PAUSE_S)
-            await self._sleep(pause)
+            await self._run_fork_server()
+            early_exits = 0 if self._now() - began > STABLE_AFTER_S else early_exits + 1
+            # One process of this manager alone: there is nothing to spread.
+            await self._sleep(backoff(early_exits + 1, 0.5, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S))
 
     async def fork(self, spec: ProcessSpec) -> Process | None:
         """Fork a workspace server. Returns None if there is no fork server or it cannot fork.
@@ -236,7 +238,7 @@ class ForkServerSupervisor:
         """
         return None if self._current is None else await self._current.fork(spec)
 
-    async def _run_one(self) -> None:
+    async def _run_fork_server(self) -> None:
         """Run one fork server from start to exit. Its whole process group is killed in the end."""
         try:
             fork_server = ForkServer(self._environ, self._log_file)

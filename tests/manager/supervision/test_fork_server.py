@@ -464,7 +464,7 @@ async def test_a_fork_server_that_ends_is_replaced_and_no_process_is_left(
     before = {one.pid for one in psutil.Process().children()}
     clock = Clock()
     supervisor = ForkServerSupervisor(
-        ENVIRON, factory.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time
+        ENVIRON, factory.folder, is_enabled=True, sleep=clock.sleep, now=lambda: clock.time
     )
     spec, _ = factory.spec()
     assert await supervisor.fork(spec) is None, "not yet"
@@ -494,7 +494,7 @@ async def test_failing_fork_servers_are_retried_with_back_off(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     clock = Clock()
     supervisor = ForkServerSupervisor(
-        ENVIRON, factory.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time
+        ENVIRON, factory.folder, is_enabled=True, sleep=clock.sleep, now=lambda: clock.time
     )
     running = asyncio.create_task(supervisor.run())
     for number in range(12):
@@ -508,7 +508,7 @@ async def test_failing_fork_servers_are_retried_with_back_off(
 
 async def test_no_fork_server_is_started_when_disabled(factory: ServerFactory) -> None:
     supervisor = ForkServerSupervisor(
-        ENVIRON, factory.folder, wanted=False, sleep=Clock().sleep, now=lambda: 0.0
+        ENVIRON, factory.folder, is_enabled=False, sleep=Clock().sleep, now=lambda: 0.0
     )
     await supervisor.run()
     assert await supervisor.fork(factory.spec()[0]) is None

@@ -147,7 +147,12 @@ class ActiveSources:
         return self._store.verdicts(self._root, digests)
 
     def _check_files(self) -> FileState:
-        if self._rest.holds(self._store.state(self._root)) and self._state is not None:
+        # the look-up of the user's decisions costs as much as a brief check, after which it is not needed
+        if (
+            self._rest.may_hold
+            and self._rest.holds(self._store.state(self._root))
+            and self._state is not None
+        ):
             return self._state
         with self._rest.measured():
             return self._look()
@@ -156,6 +161,7 @@ class ActiveSources:
         change_detector = self._change_detector
         if self._state is not None and change_detector.is_unchanged():
             return self._state
+        self._rest.note(self._store.state(self._root))
         begun = change_detector.begin()
         state = self._read_files(change_detector)
         if state == self._state:
@@ -305,6 +311,15 @@ class CheckRest:
         self._processor_s = processor_s
         self._until = 0.0
         self._decisions: Hashable = None
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether the last check was long; only then `holds` has to be asked."""
+        return self._until > 0.0
+
+    def note(self, decisions: Hashable) -> None:
+        """Note the user's decisions before the files are read: a later rest holds only while they stay."""
+        self._decisions = decisions
 
     def holds(self, decisions: Hashable) -> bool:
         """Whether the check may be left out now; not if `decisions`, those of the user, have changed."""

@@ -17,9 +17,10 @@ class Machine:
 
     def request(self, decisions: int = 0) -> bool:
         """A request arrives; returns whether its check was made."""
-        if self.rest.holds(decisions):
+        if self.rest.may_hold and self.rest.holds(decisions):
             return False
         with self.rest.measured():
+            self.rest.note(decisions)
             self.used += self.costs
             self.now += self.costs
             self.checks += 1

@@ -245,10 +245,10 @@ class Daemon:
         """Run a coroutine in a task that is cancelled when the daemon ends."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._note_task_end)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _note_task_end(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
             self._log.error("task.failed", task=task.get_name(), why=repr(fault), exc_info=fault)

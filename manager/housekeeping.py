@@ -156,6 +156,6 @@ async def housekeep(parts: Parts, idle_s: float) -> None:
         systemd.notify(WATCHDOG=1)
         await session_manager.housekeep()
         await stop_idle(workspaces, session_manager.active_workspaces(idle_s), idle_s, time.monotonic())
-        serving = {one.id for one in workspaces if one.supervisor.is_serving}
+        serving = {workspace.id for workspace in workspaces if workspace.supervisor.is_serving}
         session_manager.notifier.notify_recovered(serving)
         await asyncio.sleep(pause)

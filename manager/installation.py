@@ -82,17 +82,17 @@ def read(folder: Path = FOLDER) -> Installed | None:
         record = zlib.crc32(records[-1].read_bytes()) if records else None
     except (FileNotFoundError, NotADirectoryError):
         return None
-    found = _VERSION.search(text)
-    return Installed(found.group(1) if found else None, record)
+    match = _VERSION.search(text)
+    return Installed(match.group(1) if match else None, record)
 
 
-def compare(running: Installed | None, found: Installed | None) -> State:
+def compare(running: Installed | None, installed: Installed | None) -> State:
     """How what was found differs from what runs, as it was when it was started."""
-    if found is None:
+    if installed is None:
         return State.GONE
-    if running is None or running.version != found.version:
+    if running is None or running.version != installed.version:
         return State.OTHER_VERSION
-    return State.CURRENT if running.record == found.record else State.CHANGED
+    return State.CURRENT if running.record == installed.record else State.CHANGED
 
 
 class Installation:
@@ -111,10 +111,10 @@ class Installation:
 
     def _record(self) -> int | None:
         try:
-            found = read(self._folder)
+            installed = read(self._folder)
         except OSError:
             return None
-        return None if found is None else found.record
+        return None if installed is None else installed.record
 
     @property
     def problem(self) -> str | None:
@@ -126,11 +126,11 @@ class Installation:
     async def check(self) -> State:
         """Look at the disk, and log a change."""
         try:
-            found = await asyncio.to_thread(read, self._folder)
+            installed = await asyncio.to_thread(read, self._folder)
         except OSError:  # nothing is known; the next check may tell
             return self.state
-        before, self.state = (self.state, self.version), compare(self._running, found)
-        self.version = None if found is None else found.version
+        before, self.state = (self.state, self.version), compare(self._running, installed)
+        self.version = None if installed is None else installed.version
         if before != (self.state, self.version):
             self._log()
         return self.state

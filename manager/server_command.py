@@ -22,5 +22,5 @@ def server_command(paths: Paths, search: str | None) -> list[str]:
         "--runtime-dir",
         paths.runtime_dir,
     )
-    known = () if search is None else ("--path", search)
-    return [sys.executable, "-I", "-m", "workspace_server.command", *map(str, folders), *known]
+    path_option = () if search is None else ("--path", search)
+    return [sys.executable, "-I", "-m", "workspace_server.command", *map(str, folders), *path_option]

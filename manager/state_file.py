@@ -52,11 +52,11 @@ class UnsavedWrites:
         """Add the writes that a previous manager kept. A file that cannot be used is logged and ignored."""
         try:
             content = private_files.read(self._path, MAX_UNSAVED_BYTES)
-            kept = [] if content is None else msgspec.msgpack.decode(content, type=list[tuple[str, Row]])
+            rows = [] if content is None else msgspec.msgpack.decode(content, type=list[tuple[str, Row]])
         except (OSError, private_files.UnsafePathError, msgspec.MsgspecError) as error:
             logger().error("state.unsaved_lost", why=str(error), file=str(self._path))
             return
-        for verb, row in kept:
+        for verb, row in rows:
             self.add(verb, [row])
 
     def add(self, verb: str, rows: Iterable[Row]) -> None:
@@ -208,8 +208,8 @@ def prepare(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
     # also detects values of the wrong type, which a plain read would return
-    if (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise sqlite3.DatabaseError(found)
+    if (verdict := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise sqlite3.DatabaseError(verdict)
     if version == 0:
         database.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
     for older in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
@@ -241,11 +241,11 @@ def commit(database: sqlite3.Connection, batches: Iterable[tuple[str, list[tuple
 
 
 def _session(row: tuple[Any, ...]) -> SessionRow:
-    identity, revision, name, version, capabilities, workspace, cwd, seen, used, *rest = row
+    identity, revision, name, version, capabilities, workspace, cwd, last_seen, used, *rest = row
     mode, level, subscribed, source, last_workspace = rest
     folder = None if cwd is None else os.fsdecode(cwd)
-    known = (identity, revision, name, version, capabilities, workspace, folder, seen, bool(used))
-    return SessionRow(*known, mode, level, subscribed, source, last_workspace)
+    fields = (identity, revision, name, version, capabilities, workspace, folder, last_seen, bool(used))
+    return SessionRow(*fields, mode, level, subscribed, source, last_workspace)
 
 
 # Enough to look into what happened; a disk that fails again and again must not fill itself.
@@ -279,11 +279,11 @@ class Store:
 
     async def save_workspace(self, row: WorkspaceRow) -> None:
         """Insert or update a workspace."""
-        await self._write("save_workspace", [(row.id, os.fsencode(row.root))])
+        await self._write_rows("save_workspace", [(row.id, os.fsencode(row.root))])
 
     async def drop_workspace(self, workspace: str) -> None:
         """Delete a workspace."""
-        await self._write("drop_workspace", [(workspace,)])
+        await self._write_rows("drop_workspace", [(workspace,)])
 
     async def save_instance(self, row: InstanceRow) -> bool:
         """Insert an instance, replacing the previous one of its workspace.
@@ -293,11 +293,11 @@ class Store:
             writes can be written.
         """
         values = (row.workspace, row.instance, row.pid, row.started, row.nonce, row.secret, row.port)
-        return await self._write("save_instance", [values])
+        return await self._write_rows("save_instance", [values])
 
     async def drop_instance(self, workspace: str, instance: str) -> None:
         """Delete an instance that has ended."""
-        await self._write("drop_instance", [(workspace, instance)])
+        await self._write_rows("drop_instance", [(workspace, instance)])
 
     async def save_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Insert or update sessions."""
@@ -308,20 +308,20 @@ class Store:
             for row in rows
         ]  # fmt: skip
         if values:
-            await self._write("save_session", values)
+            await self._write_rows("save_session", values)
 
     async def drop_sessions(self, identities: Iterable[str]) -> None:
         """Delete sessions by id."""
         values = [(identity,) for identity in identities]
         if values:
-            await self._write("drop_session", values)
+            await self._write_rows("drop_session", values)
 
     async def save_registered(self, roots: Mapping[str, bool]) -> None:
         """Note roots that got a registered server (true) or lost their last one (false)."""
         for verb, is_served in (("save_registered", True), ("drop_registered", False)):
             values = [(os.fsencode(root),) for root, served in roots.items() if served is is_served]
             if values:
-                await self._write(verb, values)
+                await self._write_rows(verb, values)
 
     async def retry(self) -> None:
         """Save what could not be saved, if that is possible again. Make a file again that was removed."""
@@ -460,7 +460,7 @@ class Store:
 
     # -- on the event loop ---------------------------------------------------------------------------
 
-    async def _write(self, verb: str, rows: list[Row]) -> bool:
+    async def _write_rows(self, verb: str, rows: list[Row]) -> bool:
         return await self._run(lambda: self._execute(verb, rows))
 
     async def _run(self, work: Callable[[], T]) -> T:

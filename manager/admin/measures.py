@@ -80,12 +80,12 @@ class History:
         if before is None:
             before = _Totals(0, 0, [0] * len(totals.server))
         counts = [max(0, now - then) for now, then in zip(totals.server, before.server, strict=False)]
-        found = percentiles(counts)
+        spread = percentiles(counts)
         self._moments.append(
             Moment(
                 max(0, totals.calls - before.calls),
                 max(0, totals.errors - before.errors),
-                None if found is None else found.p99,
+                None if spread is None else spread.p99,
                 memory,
                 lag_s,
             )
@@ -93,9 +93,13 @@ class History:
 
 
 def _sum(figures: Iterable[Figures]) -> _Totals:
-    listed = list(figures)
-    server = [sum(column) for column in zip(*(one.timings.server.counts for one in listed), strict=True)]
-    return _Totals(sum(one.calls for one in listed), sum(one.errors for one in listed), server)
+    all_figures = list(figures)
+    server = [
+        sum(column) for column in zip(*(entry.timings.server.counts for entry in all_figures), strict=True)
+    ]
+    return _Totals(
+        sum(entry.calls for entry in all_figures), sum(entry.errors for entry in all_figures), server
+    )
 
 
 MAX_WORKSPACES: Final = 50
@@ -193,10 +197,10 @@ class Measures:
 
     def snapshot(self) -> MeasuresSnapshot:
         """The counters now. The snapshot never changes, so any thread may read it."""
-        recent = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda one: one.used_at)
+        recent = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda workspace: workspace.used_at)
         return MeasuresSnapshot(
             __version__,
-            tuple(_workspace_measures(one) for one in recent),
+            tuple(_workspace_measures(workspace) for workspace in recent),
             len(self._workspaces) - len(recent),
             len(self._session_manager.sessions),
             len(self._session_manager.streams),
@@ -228,7 +232,7 @@ class Measures:
 
     def _remember(self, lag_s: float) -> None:
         usage = usage_of(os.getpid())
-        figures = (one.supervisor.figures for one in self._workspaces)
+        figures = (workspace.supervisor.figures for workspace in self._workspaces)
         self.history.add(figures, usage[0] if usage else None, lag_s)
 
 

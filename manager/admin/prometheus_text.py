@@ -73,11 +73,11 @@ def _workspace_metrics(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Me
     restarts = CounterMetricFamily(
         "lmtb_restarts", "Unexpected exits of the server.", labels=_WORKSPACE_LABEL
     )
-    for one in workspaces:
-        calls.add_metric((one.id,), one.calls)
-        restarts.add_metric((one.id,), one.restarts)
-        for reason, times in one.failures.items():
-            errors.add_metric((one.id, reason), times)
+    for workspace in workspaces:
+        calls.add_metric((workspace.id,), workspace.calls)
+        restarts.add_metric((workspace.id,), workspace.restarts)
+        for reason, times in workspace.failures.items():
+            errors.add_metric((workspace.id, reason), times)
     yield from (calls, errors, restarts)
     yield from _gauges(workspaces)
     yield from _durations(workspaces)
@@ -98,11 +98,11 @@ def _gauges(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
     in_flight = GaugeMetricFamily("lmtb_in_flight", "Requests in flight.", labels=_WORKSPACE_LABEL)
     listening = GaugeMetricFamily("lmtb_listening", "Open listen streams.", labels=_WORKSPACE_LABEL)
     tasks = GaugeMetricFamily("lmtb_tasks", "Running tasks.", labels=_WORKSPACE_LABEL)
-    for one in workspaces:
-        serving.add_metric((one.id,), int(one.is_serving))
-        in_flight.add_metric((one.id,), one.in_flight)
-        listening.add_metric((one.id,), one.streams)
-        tasks.add_metric((one.id,), one.tasks)
+    for workspace in workspaces:
+        serving.add_metric((workspace.id,), int(workspace.is_serving))
+        in_flight.add_metric((workspace.id,), workspace.in_flight)
+        listening.add_metric((workspace.id,), workspace.streams)
+        tasks.add_metric((workspace.id,), workspace.tasks)
     yield from (serving, in_flight, listening, tasks)
 
 
@@ -117,15 +117,15 @@ def _durations(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
         "Time that tool calls waited for a server start or a connection.",
         labels=("workspace", "wait"),
     )
-    for one in workspaces:
+    for workspace in workspaces:
         for family, part, histogram in (
-            (calls, "manager", one.manager),
-            (calls, "server", one.server),
-            (waits, "start", one.start),
-            (waits, "connection", one.connection),
+            (calls, "manager", workspace.manager),
+            (calls, "server", workspace.server),
+            (waits, "start", workspace.start),
+            (waits, "connection", workspace.connection),
         ):
             if any(histogram.counts):  # most workspaces are idle, and each line costs time
-                family.add_metric((one.id, part), *_buckets(histogram))
+                family.add_metric((workspace.id, part), *_buckets(histogram))
     yield from (calls, waits)
 
 

@@ -45,11 +45,11 @@ POLICY: Final = (
 
 def render(lines: Iterable[str]) -> str:
     """The page with these lines, oldest first."""
-    shown = escape("\n".join(lines)) or "Nothing was logged yet."
+    text = escape("\n".join(lines)) or "Nothing was logged yet."
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Log of LM Tools Bridge</title>'
         f'<meta http-equiv="refresh" content="{REFRESH_S}"><style>{_STYLE}</style></head>'
-        f"<body><main><pre>{shown}</pre></main></body></html>\n"
+        f"<body><main><pre>{text}</pre></main></body></html>\n"
     )
 
 
@@ -81,15 +81,15 @@ def diagnosis_routes(
     page: Handler | None = None,
 ) -> list[web.RouteDef]:
     """Status, metrics, health and log: read-only, on the port and on the control socket."""
-    shown = {
+    handlers = {
         "/metrics": _metrics_handler(measures),
         "/mcp/status": _negotiated(_shows(status), page),
         "/mcp/log": _negotiated(_shows(log_payload), _log_page),
         "/mcp/health": _shows(lambda: {"ok": True}),
     }
-    paths = {path: shown[path] for path in shown}
+    paths = {path: handlers[path] for path in handlers}
     if slash:
-        paths |= {f"{path}/": shown[path] for path in ("/mcp/status", "/mcp/log")}
+        paths |= {f"{path}/": handlers[path] for path in ("/mcp/status", "/mcp/log")}
     return [web.get(path, handler, allow_head=False) for path, handler in paths.items()]
 
 
@@ -123,9 +123,9 @@ def _negotiated(as_json: Handler, page: Handler | None) -> Handler:
 
 def _wants_html(request: web.Request) -> bool:
     """Whether a browser asks: by `?format=`, else by `Accept`."""
-    wanted = request.query.get("format")
-    if wanted in ("html", "json"):
-        return wanted == "html"
+    output_format = request.query.get("format")
+    if output_format in ("html", "json"):
+        return output_format == "html"
     return "text/html" in request.headers.get("Accept", "").lower()
 
 

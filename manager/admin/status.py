@@ -81,9 +81,9 @@ class Status:
     def payload(self, now: float, wall: float, started_at: float) -> dict[str, Any]:
         """The complete status as a JSON object."""
         clock = Clock(now, wall)
-        instances = [self._instance(one, clock) for one in self._workspaces if one.supervisor.instance]
+        instances = [self._instance(entry, clock) for entry in self._workspaces if entry.supervisor.instance]
         instances += [
-            self._registered(one, clock) for one in self._registered_servers.registrations.records()
+            self._registered(entry, clock) for entry in self._registered_servers.registrations.records()
         ]
         if instances:
             self._last_non_empty = now
@@ -106,17 +106,17 @@ class Status:
             "instances": len(instances),
             "instanceDetails": instances,
             "workspaces": len(self._workspaces),
-            "workspaceDetails": [self._workspace(one) for one in self._workspaces],
+            "workspaceDetails": [self._workspace(entry) for entry in self._workspaces],
             "lines": self._workspaces.remote_hosts.lines(),
-            "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
+            "figures": _figures(*(entry.supervisor.figures for entry in self._workspaces)),
             "approvals": self._waiting_calls.as_json(wall),
             **self._members_of_features(),
             "sessions": len(self._session_manager.sessions),
-            "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],
+            "sessionDetails": [self._session(entry, clock) for entry in self._session_manager.sessions],
             "streams": len(self._session_manager.streams),
             "connectedClients": count_connected(rows),
-            "clientDetails": [self._client_row(one, clock) for one in rows],
-            "clients": [_client(one, requests, clock) for one, requests in self._clients],
+            "clientDetails": [self._client_row(entry, clock) for entry in rows],
+            "clients": [_client(entry, requests, clock) for entry, requests in self._clients],
             "reservations": [
                 {
                     "port": lease.port,
@@ -273,20 +273,20 @@ def _health(
 
 def _figures(*figures: Figures) -> dict[str, Any]:
     """Call figures of one workspace, or the sum of several. Percentiles cover the last five minutes."""
-    recent = sum_counts(one.timings.recent() for one in figures)
+    recent = sum_counts(entry.timings.recent() for entry in figures)
     return {
-        "calls": sum(one.calls for one in figures),
-        "errors": sum(one.errors for one in figures),
-        "inFlight": sum(one.in_flight for one in figures),
+        "calls": sum(entry.calls for entry in figures),
+        "errors": sum(entry.errors for entry in figures),
+        "inFlight": sum(entry.in_flight for entry in figures),
         "serverMs": _milliseconds(percentiles(recent.server)),
         "managerMs": _milliseconds(percentiles(recent.manager)),
     }
 
 
-def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
-    if found is None:
+def _milliseconds(spread: Percentiles | None) -> dict[str, float] | None:
+    if spread is None:
         return None
-    return {"p50": round(found.p50 * 1000, 3), "p99": round(found.p99 * 1000, 3)}
+    return {"p50": round(spread.p50 * 1000, 3), "p99": round(spread.p99 * 1000, 3)}
 
 
 def _client(client: Client, requests: tuple[RequestRecord, ...], clock: Clock) -> dict[str, Any]:
@@ -299,19 +299,19 @@ def _client(client: Client, requests: tuple[RequestRecord, ...], clock: Clock) -
         "protocolVersion": client.revision,
         **clock.stamps("lastSeen", requests[-1].at),
         "lastSeenAgeSec": clock.age(requests[-1].at),
-        "requests": [_request(one, clock) for one in requests],
+        "requests": [_request(request, clock) for request in requests],
     }
 
 
-def _request(seen: RequestRecord, clock: Clock) -> dict[str, Any]:
+def _request(record: RequestRecord, clock: Clock) -> dict[str, Any]:
     return {
-        "method": seen.method,
-        "ageSec": clock.age(seen.at),
-        "source": seen.source,
-        "workspace": seen.workspace,
-        "overruled": seen.overruled,
-        "contradiction": seen.contradiction,
-        "sent": seen.claims.shown_texts(),
+        "method": record.method,
+        "ageSec": clock.age(record.at),
+        "source": record.source,
+        "workspace": record.workspace,
+        "overruled": record.overruled,
+        "contradiction": record.contradiction,
+        "sent": record.claims.shown_texts(),
     }
 
 

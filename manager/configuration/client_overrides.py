@@ -37,14 +37,14 @@ def normal_text(value: Any, read: Callable[[str], object]) -> str:
         ValueError: the setting cannot be read; the message says why and what would be right.
     """
     if isinstance(value, Mapping):
-        pairs = [(str(name).strip(), _plain(one)) for name, one in value.items()]
+        pairs = [(str(name).strip(), _plain(part)) for name, part in value.items()]
     else:
         pairs = _pairs(_plain(value))
-    for name, one in pairs:
+    for name, part in pairs:
         if not name or set(name) & set("=,"):
             raise ValueError(f"{name!r} is no name of a client")
-        read(one)
-    return ", ".join(f"{name}={one}" for name, one in pairs)
+        read(part)
+    return ", ".join(f"{name}={part}" for name, part in pairs)
 
 
 def by_client(text: str, read: Callable[[str], _Value]) -> dict[str, _Value]:
@@ -54,21 +54,21 @@ def by_client(text: str, read: Callable[[str], _Value]) -> dict[str, _Value]:
         text: as `normal_text` returns it.
         read: reads one value.
     """
-    return {name.lower(): read(one) for name, one in _pairs(text)}
+    return {name.lower(): read(text_of_client) for name, text_of_client in _pairs(text)}
 
 
 def seconds(text: str) -> float:
     """Seconds, or `ValueError`."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = math.nan
-    if not 0 <= found <= MAX_SECONDS:
+        number = math.nan
+    if not 0 <= number <= MAX_SECONDS:
         raise ValueError(
             f"{text!r} is no number of seconds up to {MAX_SECONDS:g}; "
             "write 20 for all clients, or my-agent=20, other=5"
         )
-    return found
+    return number
 
 
 def sees(text: str) -> Sees:
@@ -91,26 +91,26 @@ def hears(text: str) -> Hears:
 
 def project_files(text: str) -> tuple[str, ...]:
     """Names of files, separated by spaces, or `ValueError`; `none` is no file."""
-    found = () if text == _NO_FILES else tuple(text.split())
-    unknown = next((one for one in found if one not in PROJECT_FILES), None)
-    if unknown is not None or (not found and text != _NO_FILES):
+    files = () if text == _NO_FILES else tuple(text.split())
+    unknown = next((file for file in files if file not in PROJECT_FILES), None)
+    if unknown is not None or (not files and text != _NO_FILES):
         raise ValueError(
             f"{unknown or text!r} is none of {', '.join(PROJECT_FILES)}; "
             "write my-agent=.mcp.json, or my-agent=none"
         )
-    return found
+    return files
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
     """Names and values of `client=value, …`."""
-    found = []
-    for one in text.split(","):
-        name, sign, value = one.partition("=")
+    prefixes = []
+    for part in text.split(","):
+        name, sign, value = part.partition("=")
         if sign:
-            found.append((name.strip(), value.strip()))
-        elif one.strip():
-            found.append((EVERY, one.strip()))
-    return found
+            prefixes.append((name.strip(), value.strip()))
+        elif part.strip():
+            prefixes.append((EVERY, part.strip()))
+    return prefixes
 
 
 def _plain(value: Any) -> str:

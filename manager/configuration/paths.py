@@ -66,8 +66,8 @@ def session_folders(environ: Mapping[str, str]) -> list[Path]:
     """
     if sys.platform == "win32":
         return []
-    named = environ.get("XDG_RUNTIME_DIR", "").strip()
-    folders = [Path(named) if named.startswith("/") else None, session_folder(environ)]
+    session_dir = environ.get("XDG_RUNTIME_DIR", "").strip()
+    folders = [Path(session_dir) if session_dir.startswith("/") else None, session_folder(environ)]
     return [folder / APP_NAME for folder in dict.fromkeys(filter(None, folders)) if _is_private(folder)]
 
 

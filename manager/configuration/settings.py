@@ -275,7 +275,7 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
     _refuse_unknown_variables(environ)
     try:
         content = config_file.read_bytes() if config_file.exists() else b""
-        given: dict[str, tuple[str, Any]] = {
+        values: dict[str, tuple[str, Any]] = {
             name: (_place(config_file, content, name), value)
             for name, value in tomllib.loads(content.decode("utf-8-sig")).items()
             if name != _OF_THE_AGENT
@@ -285,10 +285,10 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
     for name in FIELDS:
         variable = ENV_PREFIX + name.upper()
         if variable in environ:
-            given[name] = f"environment variable {variable}", environ[variable]
+            values[name] = f"environment variable {variable}", environ[variable]
         if flags.get(name) is not None:
-            given[name] = f"--{name.replace('_', '-')}", flags[name]
-    return _settled(given)
+            values[name] = f"--{name.replace('_', '-')}", flags[name]
+    return _make_settings(values)
 
 
 def _place(file: Path, content: bytes, name: str) -> str:
@@ -296,24 +296,24 @@ def _place(file: Path, content: bytes, name: str) -> str:
     return str(file) if line is None else f"{file}, line {line}"
 
 
-def _settled(given: Mapping[str, tuple[str, Any]]) -> Settings:
+def _make_settings(values_by_name: Mapping[str, tuple[str, Any]]) -> Settings:
     """The settings of these values, each with its origin; all that does not fit is said at once."""
     problems, values = [], {}
-    for name, (origin, value) in given.items():
+    for name, (origin, value) in values_by_name.items():
         try:
-            values[name] = _checked(name, value)
+            values[name] = _check_value(name, value)
         except ValueError as error:
             problems.append(f"{name} ({origin}): {error}")
     settings = Settings(**values)
     if not problems and settings.port_range_end < settings.port_range_start:
-        origin = given.get("port_range_end", given.get("port_range_start", ("default",)))[0]
+        origin = values_by_name.get("port_range_end", values_by_name.get("port_range_start", ("default",)))[0]
         problems.append(f"port_range_end ({origin}): is less than port_range_start")
     if problems:
         raise ConfigurationError("; ".join(problems))
     return settings
 
 
-def _checked(name: str, value: Any) -> Any:
+def _check_value(name: str, value: Any) -> Any:
     """The value of a setting; texts are read where it is no text.
 
     Raises:
@@ -326,18 +326,18 @@ def _checked(name: str, value: Any) -> Any:
     words = get_args(get_args(FIELDS[name].type)[0])
     if words and value not in words:
         raise ValueError(f"must be one of {', '.join(words)}{did_you_mean(str(value), words)}")
-    found = msgspec.convert(value, FIELDS[name].type, strict=False)
-    if isinstance(found, float) and not math.isfinite(found):
+    converted = msgspec.convert(value, FIELDS[name].type, strict=False)
+    if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError("is no finite number")
-    return found
+    return converted
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    known = {ENV_PREFIX + name.upper() for name in FIELDS} | _PLACES | _OF_CHILDREN
+    names = {ENV_PREFIX + name.upper() for name in FIELDS} | _PLACES | _OF_CHILDREN
     ours = (name for name in environ if name.startswith(ENV_PREFIX) and not name.startswith(_OF_OTHERS))
-    strangers = sorted(name for name in ours if name not in known)
+    strangers = sorted(name for name in ours if name not in names)
     if strangers:
-        hint = did_you_mean(strangers[0], known)
+        hint = did_you_mean(strangers[0], names)
         raise ConfigurationError(
             f"unknown environment variable {strangers[0]}{hint}; `lmtb serve --help` lists the settings"
         )

@@ -65,12 +65,14 @@ def read_approvals(environ: Mapping[str, str], home: Path, folder: Path) -> Appr
     Below the root of a project, Claude Code has the servers of the root's `.mcp.json`, but only the answers
     that were given in its own folder.
     """
-    said = list(_said(environ, home, folder))
+    answers = list(_said(environ, home, folder))
     return Approvals(
-        any(one.enable_all_project_mcp_servers for one in said),
-        _namespaces(name for one in said for name in one.enabled_mcpjson_servers),
+        any(answer.enable_all_project_mcp_servers for answer in answers),
+        _namespaces(name for answer in answers for name in answer.enabled_mcpjson_servers),
         _namespaces(
-            name for one in said for name in (*one.disabled_mcpjson_servers, *one.disabled_mcp_servers)
+            name
+            for answer in answers
+            for name in (*answer.disabled_mcpjson_servers, *answer.disabled_mcp_servers)
         ),
     )
 
@@ -80,8 +82,8 @@ def _namespaces(names: Iterator[str]) -> frozenset[str]:
 
 
 def _said(environ: Mapping[str, str], home: Path, folder: Path) -> Iterator[_Said]:
-    chosen = environ.get("CLAUDE_CONFIG_DIR", "").strip()
-    own = Path(chosen) if Path(chosen).is_absolute() else None
+    config_dir = environ.get("CLAUDE_CONFIG_DIR", "").strip()
+    own = Path(config_dir) if Path(config_dir).is_absolute() else None
     managed = Path(_MANAGED.get(sys.platform, _MANAGED_ELSEWHERE))
     files = (managed, (own or home / ".claude") / "settings.json", *(folder / name for name in _SETTINGS))
     for file in files:

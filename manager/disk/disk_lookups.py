@@ -93,10 +93,10 @@ class DiskLookups:
 
     async def _look_up(self, key: Hashable, work: Callable[[], _Answer]) -> _Answer | NoAnswer:
         lane = self._known if key in self._quick else self._unknown
-        found = await lane.run(work)
-        if isinstance(found, NoAnswer):
-            return found
-        answer, was_quick = found
+        outcome = await lane.run(work)
+        if isinstance(outcome, NoAnswer):
+            return outcome
+        answer, was_quick = outcome
         if not was_quick:
             self._quick.discard(key)
         elif key not in self._quick:

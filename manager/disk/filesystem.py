@@ -119,9 +119,9 @@ class FolderExaminer:
 
     async def examine(self, paths: Sequence[str]) -> FolderFacts | CwdProblem:
         """Like `examine`. Problems besides: `no_answer` if the disk does not answer in time, `busy`."""
-        wanted = tuple(paths)
-        found = await self._lookups.run(("examine", wanted), lambda: examine(wanted))
-        return CwdProblem(_PROBLEM_OF_NO_ANSWER[found]) if isinstance(found, NoAnswer) else found
+        folders = tuple(paths)
+        facts = await self._lookups.run(("examine", folders), lambda: examine(folders))
+        return CwdProblem(_PROBLEM_OF_NO_ANSWER[facts]) if isinstance(facts, NoAnswer) else facts
 
     async def identify(self, path: str) -> FolderIdentity | None:
         """Like `identify`; None also if the disk does not answer."""
@@ -141,5 +141,5 @@ class FolderExaminer:
         return tuple(map(str, roots or ()))
 
     async def _run(self, name: str, work: Callable[[str], _Answer], path: str) -> _Answer | None:
-        found = await self._lookups.run((name, path), lambda: work(path))
-        return None if isinstance(found, NoAnswer) else found
+        outcome = await self._lookups.run((name, path), lambda: work(path))
+        return None if isinstance(outcome, NoAnswer) else outcome

@@ -137,11 +137,11 @@ class _Watch:
 def _frames(thread: int) -> list[str]:
     """The innermost frames of a thread, the innermost one last."""
     frame = sys._current_frames().get(thread)
-    found: list[str] = []
-    while frame is not None and len(found) < MOST_FRAMES:
-        found.append(f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}")
+    frames: list[str] = []
+    while frame is not None and len(frames) < MOST_FRAMES:
+        frames.append(f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}")
         frame = frame.f_back
-    return found[::-1]
+    return frames[::-1]
 
 
 def _since(then: float) -> float:

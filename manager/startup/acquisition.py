@@ -103,19 +103,19 @@ async def _lock(paths: Paths) -> Lock | LockHolder:
 
 
 async def _listener(settings: Settings) -> socket.socket | int:
-    found = systemd.http_socket() or await bind_fixed(
+    listener = systemd.http_socket() or await bind_fixed(
         HOST,
         settings.http_port,
         sleep=asyncio.sleep,
         monotonic=time.monotonic,
-        on_wait=lambda taken: logger().warning("start.waiting", why=str(taken)),
+        on_wait=lambda occupied: logger().warning("start.waiting", why=str(occupied)),
     )
-    if isinstance(found, systemd.UnusableSockets):
-        return _refused(found.reason, found.hint)
-    if isinstance(found, PortTaken):
-        code = exit_codes.HOPELESS if found.kind == "listener" else exit_codes.PORT_BUSY
-        return _refused(str(found), "lmtb doctor tells more", code)
-    return found
+    if isinstance(listener, systemd.UnusableSockets):
+        return _refused(listener.reason, listener.hint)
+    if isinstance(listener, PortTaken):
+        code = exit_codes.HOPELESS if listener.kind == "listener" else exit_codes.PORT_BUSY
+        return _refused(str(listener), "lmtb doctor tells more", code)
+    return listener
 
 
 def _refused(why: str, hint: str, code: int = exit_codes.HOPELESS) -> int:

@@ -39,14 +39,14 @@ class LockHolder:
 
     def __str__(self) -> str:
         """One line for people: who holds the lock."""
-        known = [
+        facts = [
             f"pid {self.pid}" if self.pid else "",
             f"at {self.address}" if self.address else "",
             f"version {self.version}" if self.version else "",
             f"since {self.started_at}" if self.started_at else "",
         ]
         return "a manager of this user is already running: " + (
-            ", ".join(filter(None, known)) or "starting up"
+            ", ".join(filter(None, facts)) or "starting up"
         )
 
 
@@ -80,7 +80,7 @@ class Lock:
                     os.close(descriptor)
             if _is_still(path, descriptor):
                 lock = cls(path, descriptor, environment)
-                lock._write(lock._about)
+                lock._write_description(lock._about)
                 return lock
             os.close(descriptor)  # deleted between opening and locking: the name belongs to another file now
 
@@ -99,7 +99,7 @@ class Lock:
     def describe(self, *, address: str, version: str, started_at: str) -> None:
         """Writes who holds the lock: `address` as a URL, `started_at` in ISO 8601. Never raises OSError."""
         self._about |= {"address": address, "version": version, "startedAt": started_at}
-        self._write(self._about)
+        self._write_description(self._about)
 
     def renew(self) -> bool:
         """Lock the file's name again if it was removed; False if another manager was quicker.
@@ -113,7 +113,7 @@ class Lock:
             return False
         os.close(self._descriptor)
         self._descriptor = fresh._descriptor
-        self._write(self._about)
+        self._write_description(self._about)
         return True
 
     def hand_over(self) -> int:
@@ -127,7 +127,7 @@ class Lock:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _write(self, about: dict[str, Any]) -> None:
+    def _write_description(self, about: dict[str, Any]) -> None:
         line = json.dumps(about).encode() + b"\n"
         with suppress(OSError):  # a full disk must not keep the manager from serving
             # One write, then truncate: a reader in between still finds a complete first line.

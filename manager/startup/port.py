@@ -90,8 +90,10 @@ class PortTaken:
             f"pid {self.pid}" if self.pid else "",
             f"user {self.user}" if self.user else "",
         ]
-        known = ", ".join(filter(None, holder))
-        return f"{self.host}:{self.port} is taken: {_REASONS[self.kind]}" + (f" ({known})" if known else "")
+        description = ", ".join(filter(None, holder))
+        return f"{self.host}:{self.port} is taken: {_REASONS[self.kind]}" + (
+            f" ({description})" if description else ""
+        )
 
 
 async def bind_fixed(
@@ -208,8 +210,8 @@ def _classify(states: list[tuple[str, int | None]], listens: bool) -> tuple[Kind
 
 
 def _matches_host(address: str, host: str) -> bool:
-    found = ipaddress.ip_address(address)
-    return str(getattr(found, "ipv4_mapped", None) or found) in {host, *_WILDCARDS}
+    parsed = ipaddress.ip_address(address)
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed) in {host, *_WILDCARDS}
 
 
 def _owner_of(host: str, port: int, kind: Kind) -> str | None:

@@ -84,8 +84,8 @@ class Replacement:
         import fcntl
 
         listening = [] if self.listener is None else [self.listener.fileno()]
-        given = (*listening, self.lock)
-        spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE_FD) for fd in given]
+        handed_over = (*listening, self.lock)
+        spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE_FD) for fd in handed_over]
         for number, descriptor in enumerate(spare, _FIRST_FD):
             os.dup2(descriptor, number, inheritable=True)
         variables = {LOCK_VARIABLE: str(_FIRST_FD + len(listening))}

@@ -46,24 +46,24 @@ def http_socket(environ: MutableMapping[str, str] = os.environ) -> socket.socket
         return None
     descriptors = range(_FIRST_FD, _FIRST_FD + int(count))
     labels = names.split(":") if names else []
-    named = [fd for fd, label in zip(descriptors, labels, strict=False) if label == HTTP][:1]
-    usable = [fd for fd in named or descriptors if _listens_on_tcp(fd)]
-    chosen = usable[0] if len(usable) == 1 else None
+    labelled = [fd for fd, label in zip(descriptors, labels, strict=False) if label == HTTP][:1]
+    usable = [fd for fd in labelled or descriptors if _listens_on_tcp(fd)]
+    descriptor = usable[0] if len(usable) == 1 else None
     for fd in descriptors:
-        if fd != chosen:
+        if fd != descriptor:
             _close(fd)
-    if chosen is None:
-        return UnusableSockets(_why(len(descriptors), len(usable), names, is_named=bool(named)))
-    os.set_inheritable(chosen, False)
-    return socket.socket(fileno=chosen)
+    if descriptor is None:
+        return UnusableSockets(_why(len(descriptors), len(usable), names, is_named=bool(labelled)))
+    os.set_inheritable(descriptor, False)
+    return socket.socket(fileno=descriptor)
 
 
 def _why(passed: int, usable: int, names: str, *, is_named: bool) -> str:
-    said = f"LISTEN_FDS={passed}, " + (f"LISTEN_FDNAMES={names}" if names else "no LISTEN_FDNAMES")
+    passed_words = f"LISTEN_FDS={passed}, " + (f"LISTEN_FDNAMES={names}" if names else "no LISTEN_FDNAMES")
     if is_named:
-        return f"the socket passed as {HTTP} does not listen on TCP ({said})"
-    found = f"{usable} listen on TCP and none is named {HTTP}" if usable else "none listens on TCP"
-    return f"of the sockets passed to the manager, {found} ({said})"
+        return f"the socket passed as {HTTP} does not listen on TCP ({passed_words})"
+    problem = f"{usable} listen on TCP and none is named {HTTP}" if usable else "none listens on TCP"
+    return f"of the sockets passed to the manager, {problem} ({passed_words})"
 
 
 def _listens_on_tcp(descriptor: int) -> bool:

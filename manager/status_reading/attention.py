@@ -76,5 +76,5 @@ def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Attention]:
 
 def _name(value: object) -> str:
     """A name in one line, without characters that are not printable."""
-    text = "".join(one if one.isprintable() else "?" for one in str(value))
+    text = "".join(character if character.isprintable() else "?" for character in str(value))
     return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"

@@ -38,25 +38,25 @@ def json_object(answer: bytes) -> dict[str, Any] | None:
     import msgspec  # noqa: PLC0415  most verbs do not need it
 
     try:
-        found = msgspec.json.decode(answer)
+        decoded = msgspec.json.decode(answer)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return decoded if isinstance(decoded, dict) else None
 
 
 def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
     """The objects in a list of the status; [] if the manager (of another version) sends none."""
     value = status.get(member)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def pending(answer: Mapping[str, Any]) -> dict[str, list[str]]:
     """Items that wait for trust: the command that trusts them -> their messages, without duplicates."""
-    found: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     for issue in objects(answer, "issues"):
         if issue.get("code") == TRUST_PENDING:
-            found.setdefault(str(issue.get("details") or "lmtb trust"), {})[str(issue.get("message"))] = None
-    return {command: list(messages) for command, messages in found.items()}
+            names.setdefault(str(issue.get("details") or "lmtb trust"), {})[str(issue.get("message"))] = None
+    return {command: list(messages) for command, messages in names.items()}
 
 
 def issue_text(issue: Mapping[str, Any]) -> str:
@@ -77,9 +77,9 @@ def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     for one in objects(status, "instanceDetails"):
         servers.setdefault(one.get("workspace"), []).append(one)
     rows = [
-        {**known, **server, "workspace": known.get("id")}
-        for known in objects(status, "workspaceDetails")
-        for server in servers.pop(known.get("id"), [{}])
+        {**workspace, **server, "workspace": workspace.get("id")}
+        for workspace in objects(status, "workspaceDetails")
+        for server in servers.pop(workspace.get("id"), [{}])
     ]
     return rows + [one for rest in servers.values() for one in rest]
 

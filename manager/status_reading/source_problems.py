@@ -38,8 +38,8 @@ def running_twice(status: Mapping[str, Any]) -> Iterator[str]:
 
 def clients_starting(status: Mapping[str, Any], workspace: str, file: str, namespace: str) -> list[str]:
     """Titles of the clients that were seen in a workspace and start this server of a file themselves."""
-    found = _started_by_clients(status, workspace)
-    return sorted({title for title, own in found if own.starts(file, namespace)})
+    started = _started_by_clients(status, workspace)
+    return sorted({title for title, own in started if own.starts(file, namespace)})
 
 
 def _started_by_clients(status: Mapping[str, Any], workspace: str) -> set[tuple[str, OwnServers]]:

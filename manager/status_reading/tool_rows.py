@@ -44,8 +44,8 @@ def listing(row: Mapping[str, Any]) -> str:
     words = "unlisted" if row.get("unlisted") else "on demand"
     if row.get("listed"):
         words = "always listed" if row.get("visibility") == "always" else "listed"
-    chosen = _YOURS.get(str(row.get("visibilityOrigin")))
-    return words if chosen is None else f"{words} ({chosen})"
+    origin = _YOURS.get(str(row.get("visibilityOrigin")))
+    return words if origin is None else f"{words} ({origin})"
 
 
 def origin(row: Mapping[str, Any]) -> str:
@@ -62,8 +62,8 @@ def origin(row: Mapping[str, Any]) -> str:
 
 def context_cost(rows: Iterable[Mapping[str, Any]]) -> int:
     """The tokens that listed tools, meta-tools and instructions take in a model's context, about."""
-    found = (row.get("tokens") for row in rows)
-    return sum(one for one in found if isinstance(one, int))
+    counts = (row.get("tokens") for row in rows)
+    return sum(count for count in counts if isinstance(count, int))
 
 
 def first_request_cost(

@@ -84,7 +84,9 @@ class Bridge:
     async def finish(self) -> None:
         """Give pending requests `DRAIN_S` to finish, then cancel them and close the session."""
         pending = [
-            one.task for one in self._pending.values() if one.task and one.request.method != names.LISTEN
+            request.task
+            for request in self._pending.values()
+            if request.task and request.request.method != names.LISTEN
         ]
         if pending:
             await asyncio.wait(pending, timeout=DRAIN_S)
@@ -141,8 +143,8 @@ class Bridge:
         return opening is not None and not opening.done() and is_later
 
     def _cancel(self, notification: Notification, line: bytes) -> None:
-        named = jsonrpc.members_of(notification.params).get("requestId", msgspec.Raw(b"null"))
-        target = jsonrpc.bytes_of(named)
+        request_id = jsonrpc.members_of(notification.params).get("requestId", msgspec.Raw(b"null"))
+        target = jsonrpc.bytes_of(request_id)
         pending = self._pending.get(jsonrpc.id_key(target)) if jsonrpc.is_valid_id(target) else None
         if pending is None or pending.task is None or pending.cancelled:
             return
@@ -214,6 +216,6 @@ async def _serve(paths: Paths, folder: str) -> None:
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in ends:
-            one.cancel()
+        for task in ends:
+            task.cancel()
         await bridge.finish()

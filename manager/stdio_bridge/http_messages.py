@@ -87,11 +87,11 @@ async def response_in(response: UpstreamResponse) -> bytes:
     Raises:
         ResponseLost: it broke off.
     """
-    found = b""
+    response_message = b""
     async for message in messages_of(response):
-        if not isinstance(jsonrpc.parse(found), Response):
-            found = message
-    return found
+        if not isinstance(jsonrpc.parse(response_message), Response):
+            response_message = message
+    return response_message
 
 
 def retry_after(response: UpstreamResponse) -> int | None:
@@ -181,9 +181,13 @@ class StatelessRequests:
         tools = _decoded(jsonrpc.members_of(response).get("result", msgspec.Raw(b"{}"))).get("tools")
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                found = tuple(one for one in annotated(tool.get("inputSchema")) if _TOKEN.match(one.header))
-                if found:
-                    self._mirrored[tool["name"]] = found
+                parameters = tuple(
+                    parameter
+                    for parameter in annotated(tool.get("inputSchema"))
+                    if _TOKEN.match(parameter.header)
+                )
+                if parameters:
+                    self._mirrored[tool["name"]] = parameters
 
 
 def _decoded(raw: msgspec.Raw) -> dict[str, Any]:

@@ -144,9 +144,9 @@ class ManagerConnection:
         """The running manager, looked up only after a failure."""
         async with self._find_lock:
             if self._is_stale:
-                found = await asyncio.to_thread(self._look_up)
-                self._is_stale = found is None
-                self._manager = found or self._manager
+                manager = await asyncio.to_thread(self._look_up)
+                self._is_stale = manager is None
+                self._manager = manager or self._manager
             return None if self._is_stale else self._manager
 
     def _look_up(self) -> _RunningManager | None:

@@ -203,7 +203,7 @@ def _announced(result: msgspec.Raw) -> tuple[str, ...]:
 
 
 def _server_stream_request(opened: Opened, last: str | None) -> HttpMessage:
-    head = [one for one in session_headers(opened.id, opened.revision) if one[0] != b"Content-Type"]
+    head = [field for field in session_headers(opened.id, opened.revision) if field[0] != b"Content-Type"]
     if last is not None:
         head.append((headers.LAST_EVENT_ID.encode(), headers.encode_value(last).encode()))
     return HttpMessage(b"GET", head)
@@ -227,5 +227,5 @@ def _opened_session(response: UpstreamResponse, answer: bytes) -> Opened | None:
     result = jsonrpc.members_of(answer).get("result")
     if identity is None or result is None:
         return None
-    named = jsonrpc.members_of(result).get("protocolVersion", _NOTHING)
-    return Opened(identity.decode("latin-1"), jsonrpc.text_of(named))
+    revision = jsonrpc.members_of(result).get("protocolVersion", _NOTHING)
+    return Opened(identity.decode("latin-1"), jsonrpc.text_of(revision))

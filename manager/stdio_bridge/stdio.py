@@ -43,29 +43,29 @@ class LineSplitter:
         Some programs write a byte order mark first, or before each line.
         """
         *ends, rest = chunk.split(b"\n")
-        found: list[bytes | LineTooLong] = []
+        lines: list[bytes | LineTooLong] = []
         for end in ends:
-            self._add(end, found)
+            self._add(end, lines)
             line = bytes(self._buffer).removeprefix(BOM_UTF8).strip(b" \t\r")
             self._buffer.clear()
             if line and not self._skipping:
-                found.append(line)
+                lines.append(line)
             self._skipping = False
-        self._add(rest, found)
-        return found
+        self._add(rest, lines)
+        return lines
 
     def rest(self) -> list[bytes | LineTooLong]:
         """The last line, if the input ended without a line end."""
         return self.feed(b"\n")
 
-    def _add(self, piece: bytes, found: list[bytes | LineTooLong]) -> None:
+    def _add(self, piece: bytes, lines: list[bytes | LineTooLong]) -> None:
         if self._skipping:
             return
         self._buffer += piece
         if len(self._buffer) > self._limit:
             self._buffer.clear()
             self._skipping = True
-            found.append(LineTooLong())
+            lines.append(LineTooLong())
 
 
 async def read_lines(descriptor: int, take: Callable[[bytes | LineTooLong], Awaitable[None]]) -> None:
@@ -135,11 +135,11 @@ class Output:
     def _run(self) -> None:
         while True:
             line, written = self._lines.get()
-            problem = self._write(line)
+            problem = self._write_line(line)
             with contextlib.suppress(RuntimeError):  # the loop may be gone
                 self._loop.call_soon_threadsafe(self._complete, written, problem)
 
-    def _write(self, line: bytes) -> ClientGone | None:
+    def _write_line(self, line: bytes) -> ClientGone | None:
         try:
             view = memoryview(line + b"\n")
             while view:

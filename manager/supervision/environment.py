@@ -36,16 +36,16 @@ def configuration_variables(environ: Mapping[str, str]) -> dict[str, str]:
     in no process's environment. Variables that are not UTF-8 or too long are left out, secrets last.
     """
     passed_on = inherited(environ)
-    found: dict[str, str] = {}
+    selected: dict[str, str] = {}
     left = MAX_VARIABLES
-    for name, value in sorted(environ.items(), key=lambda one: not one[0].startswith(SECRETS)):
+    for name, value in sorted(environ.items(), key=lambda variable: not variable[0].startswith(SECRETS)):
         size = len(name) + len(value)
         if name in passed_on or value.startswith("()") or size > min(left, MAX_VARIABLE):
             continue
         if _is_unicode(name) and _is_unicode(value):
-            found[name] = value
+            selected[name] = value
             left -= size
-    return found
+    return selected
 
 
 def _is_unicode(text: str) -> bool:

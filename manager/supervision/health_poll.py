@@ -85,17 +85,17 @@ class HealthPoll:
             await self._ask(settings.health_timeout_s)
 
     async def _ask(self, deadline_s: float) -> None:
-        asked, had = self.dependencies.now(), self._time()
+        asked_at, had = self.dependencies.now(), self._time()
         try:
-            health = launch.decode_health(await self.instance.check(deadline_s, asked))
+            health = launch.decode_health(await self.instance.check(deadline_s, asked_at))
         except UpstreamFailure as failure:
-            seconds = self.dependencies.now() - asked
+            seconds = self.dependencies.now() - asked_at
             if seconds > deadline_s + LATE_S:
                 return  # the answer may have been there
             slow = failure.cause == "timeout" and is_slow(had, self._time(), seconds)
             self._missed("slow" if slow else failure.cause, slow=slow)
             return
-        self.instance.latency_s = self.dependencies.now() - asked
+        self.instance.latency_s = self.dependencies.now() - asked_at
         self.figures.tasks = 0 if health is None else health.tasks
         if self._counts():
             was = self.lifecycle.state

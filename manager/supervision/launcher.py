@@ -79,8 +79,10 @@ class Launcher:
         A process that runs but does not answer is killed, so that it cannot stay behind unnoticed.
         """
         instance = self._instance(row.instance, row.port, row.nonce, row.secret)
-        found = process.Process.adopt(row.pid, row.started) if row.pid else None
-        if found is None and row.pid:  # who has its port now may know the nonce, but must not get the secret
+        adopted = process.Process.adopt(row.pid, row.started) if row.pid else None
+        if (
+            adopted is None and row.pid
+        ):  # who has its port now may know the nonce, but must not get the secret
             await self.forget(instance)
             return None
         try:
@@ -88,16 +90,16 @@ class Launcher:
                 self._dependencies.settings.health_timeout_s * 2, self._dependencies.now()
             )
         except UpstreamFailure:
-            if found is not None:
-                found.kill_group()
-                await found.wait()
+            if adopted is not None:
+                adopted.kill_group()
+                await adopted.wait()
             await self.forget(instance)
             return None
-        found = found or _process_from_health(body)
-        if found is None:
+        adopted = adopted or _process_from_health(body)
+        if adopted is None:
             await self.forget(instance)
             return None
-        instance.process, instance.pid, instance.is_adopted = found, found.pid, True
+        instance.process, instance.pid, instance.is_adopted = adopted, adopted.pid, True
         await self._save(instance)
         return instance
 

@@ -24,8 +24,8 @@ def serving(workspaces: Workspaces, workspace: Workspace) -> Instance | None:
 
 def reported(instance: Instance, member: str) -> list[Any]:
     """The list `member` (sources or issues) of the server's last health answer."""
-    found = jsonrpc.members_of(instance.health).get(member)
-    return [] if found is None else list(msgspec.json.decode(found, type=list[Any]))
+    rows = jsonrpc.members_of(instance.health).get(member)
+    return [] if rows is None else list(msgspec.json.decode(rows, type=list[Any]))
 
 
 def source_ids(workspaces: Workspaces) -> Callable[[str], tuple[str, ...]]:
@@ -33,18 +33,18 @@ def source_ids(workspaces: Workspaces) -> Callable[[str], tuple[str, ...]]:
 
     It may be called in one other thread; equal answers of a server are read once.
     """
-    known: dict[str, tuple[object, tuple[str, ...]]] = {}
+    ids_by_workspace: dict[str, tuple[object, tuple[str, ...]]] = {}
 
     def ids(workspace: str) -> tuple[str, ...]:
-        found = workspaces.get(workspace)
-        instance = None if found is None else serving(workspaces, found)
+        workspace_entry = workspaces.get(workspace)
+        instance = None if workspace_entry is None else serving(workspaces, workspace_entry)
         if instance is None:
-            return known[workspace][1] if workspace in known else ()
-        if workspace not in known or known[workspace][0] is not instance.health:
+            return ids_by_workspace[workspace][1] if workspace in ids_by_workspace else ()
+        if workspace not in ids_by_workspace or ids_by_workspace[workspace][0] is not instance.health:
             rows = reported(instance, "sources")
-            read = tuple(str(one.get("id")) for one in rows if isinstance(one, dict))
-            known[workspace] = instance.health, read
-        return known[workspace][1]
+            read = tuple(str(row.get("id")) for row in rows if isinstance(row, dict))
+            ids_by_workspace[workspace] = instance.health, read
+        return ids_by_workspace[workspace][1]
 
     return ids
 

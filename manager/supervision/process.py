@@ -66,9 +66,9 @@ class LastOutput:
 
     async def refresh(self) -> None:
         """Read the lines, unless the disk does not answer in time."""
-        found = await self._lookups.run("tail", lambda: tail(self._log))
-        if not isinstance(found, NoAnswer):
-            self.lines = tuple(found)
+        lines = await self._lookups.run("tail", lambda: tail(self._log))
+        if not isinstance(lines, NoAnswer):
+            self.lines = tuple(lines)
 
 
 if sys.platform == "linux":

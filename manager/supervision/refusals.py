@@ -37,12 +37,12 @@ def is_utf8(path: str) -> bool:
 
 def refused_cwd(problem: CwdProblem, text: str) -> Refusal:
     """The refusal of a `cwd`; `text` is what the client wrote."""
-    shown = (text if len(text) <= 200 else text[:200] + "…").encode("utf-8", "replace").decode()
-    details = {"problem": problem.kind.value, "cwd": shown}
+    cwd = (text if len(text) <= 200 else text[:200] + "…").encode("utf-8", "replace").decode()
+    details = {"problem": problem.kind.value, "cwd": cwd}
     if problem.kind is CwdProblemKind.BUSY:
         message = (
             "too many folders on this machine do not answer "
-            f"({MAX_HANGING_LOOKUPS} look-ups, fixed limit), so {shown} could not be looked up"
+            f"({MAX_HANGING_LOOKUPS} look-ups, fixed limit), so {cwd} could not be looked up"
         )
         return Refusal(
             Reason.OVERLOADED, message, delivered="no", retry_after_ms=BUSY_RETRY_MS, details=details
@@ -50,14 +50,14 @@ def refused_cwd(problem: CwdProblem, text: str) -> Refusal:
     if problem.kind is CwdProblemKind.SILENT:
         return Refusal(
             Reason.INVALID_CWD,
-            f"cwd gave no answer within {DEADLINE_S:g} s: {shown}",
+            f"cwd gave no answer within {DEADLINE_S:g} s: {cwd}",
             f"{RETRY_STEP}; if it stays so, check that the disk of this folder answers",
             delivered="no",
             retry_after_ms=BUSY_RETRY_MS,
             details=details,
         )
     next_step = f"pass the folder of that file: {problem.folder}" if problem.folder else None
-    return Refusal(Reason.INVALID_CWD, f"cwd is {_WORDS[problem.kind]}: {shown}", next_step, details=details)
+    return Refusal(Reason.INVALID_CWD, f"cwd is {_WORDS[problem.kind]}: {cwd}", next_step, details=details)
 
 
 def workspace_gone(workspace: str, root: str, moved_to: str | None) -> Refusal:

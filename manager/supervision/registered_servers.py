@@ -42,16 +42,16 @@ class RealPaths:
 
     async def of(self, folder: str) -> str:
         """The folder with symbolic links resolved; as it is if that cannot be done now."""
-        known = self._known.get(folder)
-        if known is not None:
-            return known
-        found = await self._examiner.real_path(folder)
-        if found is None:
+        real_path = self._known.get(folder)
+        if real_path is not None:
+            return real_path
+        resolved = await self._examiner.real_path(folder)
+        if resolved is None:
             return folder
         if len(self._known) >= MAX_REAL_PATHS:
             self._known.clear()
-        self._known[folder] = found
-        return found
+        self._known[folder] = resolved
+        return resolved
 
 
 MAX_DEPARTURES: Final = 4096
@@ -158,8 +158,8 @@ class RegisteredServers:
         self, message: Allocate, taken: Iterable[int], own_port: int, is_bindable: Callable[[int], bool]
     ) -> int | PortExhausted:
         """Reserve a port. A sender whose server is registered gets that server's port."""
-        known = self.registrations.get(message.session_id)
-        others = {record.port for record in self.registrations.records() if record is not known}
+        registration = self.registrations.get(message.session_id)
+        others = {record.port for record in self.registrations.records() if record is not registration}
         return self.leases.allocate(
             message.session_id,
             message.start,
@@ -167,7 +167,7 @@ class RegisteredServers:
             in_use=others | set(taken),
             own_port=own_port,
             bindable=is_bindable,
-            present=None if known is None else known.port,
+            present=None if registration is None else registration.port,
         )
 
     # -- used by workspaces -------------------------------------------------------------------------------
@@ -213,15 +213,15 @@ class RegisteredServers:
         Args:
             is_pure: whether a server of the manager's own may take the place of one that left.
         """
-        known = self._ready_now.get(root)
-        if known is None and self._departures.since(root) is not None:
+        instance = self._ready_now.get(root)
+        if instance is None and self._departures.since(root) is not None:
             return not is_pure or self._departures.is_awaited(root, self._dependencies.now())
-        if known is None:
+        if instance is None:
             record = self.registrations.for_root(root)
             is_ready = record is not None and record.state is State.READY
-            known = self._instance(record) if record is not None and is_ready else record is not None
-            self._ready_now[root] = known
-        return known
+            instance = self._instance(record) if record is not None and is_ready else record is not None
+            self._ready_now[root] = instance
+        return instance
 
     def serving(self, root: str) -> Instance | None:
         """The ready server of this root, without a health check; None if there is none."""

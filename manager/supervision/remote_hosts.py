@@ -67,13 +67,13 @@ class NoRemoteHosts:
         """The refusal of an address; None for other texts."""
         if not is_remote_address(text):
             return None
-        shown = text[:200].encode("utf-8", "replace").decode()
+        excerpt = text[:200].encode("utf-8", "replace").decode()
         return Refusal(
             Reason.HOST_NOT_ADDED,
-            f"host not added: this installation reaches no other hosts: {shown}",
+            f"host not added: this installation reaches no other hosts: {excerpt}",
             "pass a folder of this machine",
             delivered="no",
-            details={"cwd": shown},
+            details={"cwd": excerpt},
         )
 
     def cached(self, text: str) -> None:

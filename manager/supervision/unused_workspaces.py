@@ -82,10 +82,10 @@ class RemovedRoots:
 
     async def look(self) -> None:
         """Look once at every folder, and stop the servers of those that are gone."""
-        running = [one for one in self._workspaces if one.supervisor.instance]
-        ids = {one.id for one in running}
+        running = [workspace for workspace in self._workspaces if workspace.supervisor.instance]
+        ids = {workspace.id for workspace in running}
         self._watched = {key: watched for key, watched in self._watched.items() if key in ids}
-        await asyncio.gather(*(self._look_at(one) for one in running))
+        await asyncio.gather(*(self._look_at(workspace) for workspace in running))
 
     async def _look_at(self, workspace: Workspace) -> None:
         supervisor, instance = workspace.supervisor, workspace.supervisor.instance
@@ -109,12 +109,12 @@ class RemovedRoots:
             return RootSign.DELETED
         if watched.is_at_root and process.folder not in {root, None}:
             return RootSign.MOVED
-        found = await self._lookups.run(("root", root), lambda: root_on_disk(Path(root)))
-        if isinstance(found, NoAnswer) or found is None:
+        on_disk = await self._lookups.run(("root", root), lambda: root_on_disk(Path(root)))
+        if isinstance(on_disk, NoAnswer) or on_disk is None:
             return RootSign.UNKNOWN
-        if not found.is_folder:
+        if not on_disk.is_folder:
             return RootSign.MISSING
-        return RootSign.NO_WORKTREE if watched.is_worktree and not found.has_git else RootSign.HERE
+        return RootSign.NO_WORKTREE if watched.is_worktree and not on_disk.has_git else RootSign.HERE
 
 
 async def _stop(workspace: Workspace, supervisor: Supervisor, sign: RootSign) -> None:
@@ -197,14 +197,14 @@ def _is_old(state_dir: Path, workspace: str, before: float) -> bool:
     return all(_changed_at(state_dir / "logs" / f"{workspace}{end}") < before for end in (".log", ".old.log"))
 
 
-def _remove_unknown(state_dir: Path, known: Collection[str], before: float) -> None:
+def _remove_unknown(state_dir: Path, ids: Collection[str], before: float) -> None:
     for log in (state_dir / "logs").glob("*.log"):
         identity = log.name.partition(".")[0]
-        if _ID.match(identity) and identity not in known and _changed_at(log) < before:
+        if _ID.match(identity) and identity not in ids and _changed_at(log) < before:
             with suppress(OSError):
                 log.unlink()
     for folder in (state_dir / "tasks").glob("*"):
-        if _ID.match(folder.name) and folder.name not in known and _changed_at(folder) < before:
+        if _ID.match(folder.name) and folder.name not in ids and _changed_at(folder) < before:
             remove(folder)
 
 

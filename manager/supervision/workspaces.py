@@ -103,8 +103,8 @@ class Workspaces:
 
     def by_handle(self, identity: object) -> Workspace | Refusal:
         """The workspace of the handle that a client sent, or a refusal."""
-        found = self._by_id.get(identity) if isinstance(identity, str) else None
-        return found or self._unmatched(str(identity)[:200], {"workspace": str(identity)[:200]})
+        workspace = self._by_id.get(identity) if isinstance(identity, str) else None
+        return workspace or self._unmatched(str(identity)[:200], {"workspace": str(identity)[:200]})
 
     # -- finding a workspace ----------------------------------------------------------------------------
 
@@ -122,8 +122,8 @@ class Workspaces:
             or an unexpanded placeholder.
         """
         now = self._dependencies.now()
-        if ambient and isinstance(text, str) and (known := self.cached(text)) is not None:
-            return known
+        if ambient and isinstance(text, str) and (cached_workspace := self.cached(text)) is not None:
+            return cached_workspace
         if isinstance(text, str) and may_be_remote(text):
             remote = await self.remote_hosts.find(text, urgent=not ambient)
             if remote is not None:
@@ -159,10 +159,10 @@ class Workspaces:
     async def _find(self, facts: FolderFacts, text: str) -> Workspace | Refusal:
         if not is_utf8(facts.folder):  # JSON cannot name it: neither launch instructions nor answers
             return refused_cwd(CwdProblem(CwdProblemKind.MALFORMED), text)
-        found = await self._match(facts)
-        if found is None:
+        result = await self._match(facts)
+        if result is None:
             return self._unmatched(facts.folder, {"cwd": facts.folder})
-        return await self._add_match(found)
+        return await self._add_match(result)
 
     async def find_or_wait(self, text: object) -> Workspace | Refusal | None:
         """As `find`, but wait up to `match_wait_s` for a server of an unmatched folder to register."""
@@ -170,11 +170,11 @@ class Workspaces:
         changed = self.registered_servers.changed_event()
         while True:
             changed.clear()  # before the search: a registration during the search must not be missed
-            found = await self.find(text, ambient=False)
+            result = await self.find(text, ambient=False)
             left = deadline - self._dependencies.now()
-            unmatched = isinstance(found, Refusal) and found.reason is Reason.WORKSPACE_NOT_MATCHED
+            unmatched = isinstance(result, Refusal) and result.reason is Reason.WORKSPACE_NOT_MATCHED
             if not unmatched or left <= 0:
-                return found
+                return result
             try:
                 async with asyncio.timeout(min(left, 0.5)):
                     await changed.wait()
@@ -196,34 +196,41 @@ class Workspaces:
         )
 
     async def _match(self, facts: FolderFacts) -> Match | None:
-        known = [KnownRoot(one.root, one.id, one.identity) for one in self._by_id.values()]
-        known += [
+        roots = [KnownRoot(entry.root, entry.id, entry.identity) for entry in self._by_id.values()]
+        roots += [
             KnownRoot(place, workspace_id(root), None) for place, root in self.registered_servers.roots()
         ]
         home = await self._examiner.identify(str(self._home)) if self._home is not None else None
         auto_start = self._dependencies.settings.auto_start
         while True:
-            found = match(facts.ancestors, known, home=home, auto_start=auto_start)
-            stale = await self._stale_root(found, facts)
+            nearest = match(facts.ancestors, roots, home=home, auto_start=auto_start)
+            stale = await self._stale_root(nearest, facts)
             if stale is None:
-                return found
-            known = [one for one in known if one.root != stale]
+                return nearest
+            roots = [entry for entry in roots if entry.root != stale]
 
-    async def _stale_root(self, found: Match | None, facts: FolderFacts) -> str | None:
+    async def _stale_root(self, nearest: Match | None, facts: FolderFacts) -> str | None:
         """The root of a match by inode if another folder has the inode by now; None if the match is good."""
-        if found is None or found.workspace_id is None:
+        if nearest is None or nearest.workspace_id is None:
             return None
-        if found.root == facts.ancestors[found.levels_up].path:
+        if nearest.root == facts.ancestors[nearest.levels_up].path:
             return None
-        fresh = await self._examiner.identify(found.root)
-        return found.root if fresh != facts.ancestors[found.levels_up].identity else None
+        fresh = await self._examiner.identify(nearest.root)
+        return nearest.root if fresh != facts.ancestors[nearest.levels_up].identity else None
 
-    async def _add_match(self, found: Match) -> Workspace:
-        identity = found.workspace_id or workspace_id(found.root)
+    async def _add_match(self, nearest: Match) -> Workspace:
+        identity = nearest.workspace_id or workspace_id(nearest.root)
         workspace = self._by_id.get(identity)
         if workspace is None:
             registered = (root for _, root in self.registered_servers.roots())
-            root = next((one for one in registered if workspace_id(one) == identity), found.root)
+            root = next(
+                (
+                    registered_root
+                    for registered_root in registered
+                    if workspace_id(registered_root) == identity
+                ),
+                nearest.root,
+            )
             workspace = await self.add(identity, root, Supervisor(identity, root, self._dependencies))
         await self._check_root(workspace)
         return workspace
@@ -308,8 +315,8 @@ class Workspaces:
         # only the disk of this machine can be looked at
         checks = (self._check_root(workspace) for workspace in self if workspace.remote is None)
         await asyncio.gather(self.registered_servers.restore(loaded.registered), *checks)
-        found = ((self._by_id.get(row.workspace), row) for row in loaded.instances)
-        await asyncio.gather(*(one.supervisor.adopt(row) for one, row in found if one is not None))
+        instances = ((self._by_id.get(row.workspace), row) for row in loaded.instances)
+        await asyncio.gather(*(one.supervisor.adopt(row) for one, row in instances if one is not None))
 
     async def _restored_server(self, row: WorkspaceRow) -> ProjectServer | None:
         """The server of a workspace of the previous manager; None if its host cannot be reached any more."""

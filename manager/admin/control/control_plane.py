@@ -109,7 +109,7 @@ class ControlPlane:
         """Every instance, the manager's own and registered ones."""
         for workspace in self.workspaces:
             if workspace.supervisor.instance is not None:
-                yield self._listed(workspace, workspace.supervisor.instance)
+                yield self._listed_instance(workspace, workspace.supervisor.instance)
         registrations = self.registered_servers.registrations
         for record in registrations.records():
             yield ListedInstance(
@@ -129,8 +129,12 @@ class ControlPlane:
 
     def allocate(self, message: Allocate) -> int | PortExhausted:
         """Reserve a port, or return the one that the sender's live instance has."""
-        taken = [one.supervisor.instance.port for one in self.workspaces if one.supervisor.instance]
-        return self.registered_servers.allocate(message, taken, self.port, is_bindable)
+        used_ports = [
+            workspace.supervisor.instance.port
+            for workspace in self.workspaces
+            if workspace.supervisor.instance
+        ]
+        return self.registered_servers.allocate(message, used_ports, self.port, is_bindable)
 
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         """Register or renew an instance, and end the sender's port reservation."""
@@ -146,19 +150,23 @@ class ControlPlane:
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder. Starts nothing and waits for nothing."""
-        found = await self.workspaces.find(cwd, ambient=False)
-        if isinstance(found, Workspace):
-            return self._resolved(found)
-        if isinstance(found, Refusal) and found.details is not None and "problem" in found.details:
-            return CwdProblem(CwdProblemKind(found.details["problem"]))
+        workspace = await self.workspaces.find(cwd, ambient=False)
+        if isinstance(workspace, Workspace):
+            return self._resolved(workspace)
+        if (
+            isinstance(workspace, Refusal)
+            and workspace.details is not None
+            and "problem" in workspace.details
+        ):
+            return CwdProblem(CwdProblemKind(workspace.details["problem"]))
         return None
 
     async def ready(self, cwd: str) -> Refusal | None:
         """Start the server of a folder's workspace without a pause, and wait for it; None if it runs."""
-        found = await self._found(cwd)
-        if isinstance(found, Refusal):
-            return found
-        ready = await self.workspaces.ready(found, urgent=True)
+        workspace = await self._find_workspace(cwd)
+        if isinstance(workspace, Refusal):
+            return workspace
+        ready = await self.workspaces.ready(workspace, urgent=True)
         return ready if isinstance(ready, Refusal) else None
 
     async def ask_server(
@@ -170,16 +178,16 @@ class ControlPlane:
             starts: whether the server is started for it; requests about calls start none.
         """
         is_about_calls = ask in _START_NONE
-        found = (self._remote_root(cwd) if is_about_calls else None) or await self._found(cwd)
-        if isinstance(found, Refusal):
-            return found
-        if found.remote is not None:
-            return await found.remote.ask(ask, subject, starts=starts and not is_about_calls)
+        workspace = (self._remote_root(cwd) if is_about_calls else None) or await self._find_workspace(cwd)
+        if isinstance(workspace, Refusal):
+            return workspace
+        if workspace.remote is not None:
+            return await workspace.remote.ask(ask, subject, starts=starts and not is_about_calls)
         if is_about_calls or not starts:
-            running = found.supervisor.instance if is_about_calls else serving(self.workspaces, found)
+            running = workspace.supervisor.instance if is_about_calls else serving(self.workspaces, workspace)
             instance = running or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
         else:
-            instance = await self.workspaces.ready(found, urgent=True)
+            instance = await self.workspaces.ready(workspace, urgent=True)
         if isinstance(instance, Refusal):
             return instance
         method, target, query = _REQUESTS[ask]
@@ -200,19 +208,19 @@ class ControlPlane:
 
     async def ask_host(self, cwd: str, target: str, members: Mapping[str, object]) -> bytes | Refusal | None:
         """Have the manager on a project's host change a setting there; None if the project is on this one."""
-        found = await self._found(cwd)
-        if isinstance(found, Refusal):
-            return found
-        return None if found.remote is None else await found.remote.change(target, members)
+        workspace = await self._find_workspace(cwd)
+        if isinstance(workspace, Refusal):
+            return workspace
+        return None if workspace.remote is None else await workspace.remote.change(target, members)
 
     def _remote_root(self, cwd: str) -> Workspace | None:
         """The known project on another host with this root, which is found without asking that host."""
         workspace = self.workspaces.get(workspace_id(cwd))
         return None if workspace is None or workspace.remote is None else workspace
 
-    async def _found(self, cwd: str) -> Workspace | Refusal:
-        found = await self.workspaces.find(cwd, ambient=False)
-        return found or Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
+    async def _find_workspace(self, cwd: str) -> Workspace | Refusal:
+        workspace = await self.workspaces.find(cwd, ambient=False)
+        return workspace or Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         """Begin to stop."""
@@ -248,7 +256,7 @@ class ControlPlane:
             state=workspace.supervisor.lifecycle.state.value,
         )
 
-    def _listed(self, workspace: Workspace, instance: Instance) -> ListedInstance:
+    def _listed_instance(self, workspace: Workspace, instance: Instance) -> ListedInstance:
         return ListedInstance(
             session_id=instance.id,
             workspace=workspace.id,

@@ -174,14 +174,14 @@ class _Control:
         return success()
 
     async def resolve(self, message: Resolve) -> web.Response:
-        found = await self._services.resolve(message.cwd)
-        if found is None:
+        resolution = await self._services.resolve(message.cwd)
+        if resolution is None:
             return refusal(404, "not_found")
-        if isinstance(found, CwdProblem):
-            if found.kind is CwdProblemKind.BUSY:
+        if isinstance(resolution, CwdProblem):
+            if resolution.kind is CwdProblemKind.BUSY:
                 return refusal(503, "overloaded")
-            return invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
-        return success(match=msgspec.to_builtins(found))
+            return invalid(InvalidPayload("cwd", resolution.kind.value, "invalid_cwd"))
+        return success(match=msgspec.to_builtins(resolution))
 
     async def ready(self, message: Resolve) -> web.Response:
         """Start the server of a folder's workspace now, as a handshake does, and wait for it."""

@@ -78,7 +78,7 @@ class ServerCommand:
         )
         assert process.stdout is not None  # noqa: S101  narrows the type: it is a pipe
         try:
-            output = await _read(process.stdout)
+            output = await _read_output(process.stdout)
             await process.wait()
         finally:
             if process.returncode is None:
@@ -87,7 +87,7 @@ class ServerCommand:
         return output
 
 
-async def _read(stream: asyncio.StreamReader) -> bytes:
+async def _read_output(stream: asyncio.StreamReader) -> bytes:
     try:
         return await stream.readexactly(MAX_OUTPUT)
     except asyncio.IncompleteReadError as whole:
@@ -97,16 +97,17 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
 def understood(output: bytes) -> Mapping[str, Any] | str:
     """The JSON object that the command printed, or why there is none."""
     try:
-        found = json.loads(output)
+        payload = json.loads(output)
     except ValueError:
         return "it gave no answer that can be read"
-    if not isinstance(found, dict):
+    if not isinstance(payload, dict):
         return "it gave no answer that can be read"
-    if found.get("ok") is True:
-        return found
-    error = found.get("error")
-    told = error if isinstance(error, dict) else {}
-    return f"{told.get('message')}; {told.get('nextStep')}" if told else "it failed and did not say why"
+    if payload.get("ok") is True:
+        return payload
+    error = payload.get("error")
+    if not isinstance(error, dict) or not error:
+        return "it failed and did not say why"
+    return f"{error.get('message')}; {error.get('nextStep')}"
 
 
 TARGET: Final = "/tools/change"
@@ -162,7 +163,7 @@ class ToolChanges:
         root = await self._root(message.get("cwd"))
         if root is None:
             return refusal(404, "workspace_not_matched", message="the folder is in no workspace")
-        done = await self._asked(root, message)
+        done = await self._ask_host(root, message)
         if done is None:
             return refusal(400, "invalid_change")
         if isinstance(done, NotChanged):
@@ -170,10 +171,14 @@ class ToolChanges:
         return success(**done)
 
     async def _root(self, cwd: object) -> str | None:
-        found = await self._services.resolve(cwd) if isinstance(cwd, str) else None
-        return None if found is None or isinstance(found, CwdProblem) else found.workspace_folders[0]
+        resolution = await self._services.resolve(cwd) if isinstance(cwd, str) else None
+        return (
+            None
+            if resolution is None or isinstance(resolution, CwdProblem)
+            else resolution.workspace_folders[0]
+        )
 
-    async def _asked(self, root: str, message: Mapping[str, Any]) -> Changed | None:
+    async def _ask_host(self, root: str, message: Mapping[str, Any]) -> Changed | None:
         """What became of a change; None if the request names none."""
         tool, change, name = (message.get(key) for key in ("tool", "change", "name"))
         if isinstance(tool, str) and change in CHANGES:
@@ -184,8 +189,8 @@ class ToolChanges:
         return None
 
 
-def _here(found: Mapping[str, Any] | str) -> Changed:
-    return NotChanged(found) if isinstance(found, str) else found
+def _here(result: Mapping[str, Any] | str) -> Changed:
+    return NotChanged(result) if isinstance(result, str) else result
 
 
 def changed_there(answer: bytes | Refusal, root: str, about: Mapping[str, object]) -> Changed:
@@ -197,17 +202,17 @@ def changed_there(answer: bytes | Refusal, root: str, about: Mapping[str, object
     """
     if isinstance(answer, Refusal):
         return NotChanged(answer.message, answer.delivered == "unknown")
-    said, place = json_object(answer), split_root(root)
-    if said is None or said.get("ok") is not True or place is None:
+    body, place = json_object(answer), split_root(root)
+    if body is None or body.get("ok") is not True or place is None:
         return NotChanged("its host gave no answer that can be read", True)
-    found: dict[str, Any] = {**about, "root": root, "host": place.host}
+    result: dict[str, Any] = {**about, "root": root, "host": place.host}
     for key, allowed in _MEMBERS.items():
-        if key in said and said[key] in allowed:
-            found[key] = said[key]
-    found["file"] = printable(said.get("file"), width=MAX_PATH)
-    if said.get("waitsFor"):
-        found["waitsFor"] = f"lmtb trust {shlex.quote(root)}"
-    return found
+        if key in body and body[key] in allowed:
+            result[key] = body[key]
+    result["file"] = printable(body.get("file"), width=MAX_PATH)
+    if body.get("waitsFor"):
+        result["waitsFor"] = f"lmtb trust {shlex.quote(root)}"
+    return result
 
 
 _REASONS: Final = {False: "not_changed", True: "change_unknown"}

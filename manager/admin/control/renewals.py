@@ -30,11 +30,11 @@ class Renewals:
     def renews(self, payload: Mapping[str, Any]) -> bool:
         """Renew the sender's registration if this heartbeat equals its last one; whether that was done."""
         sender = payload.get("sessionId")
-        known = self._last.get(sender) if isinstance(sender, str) else None
-        if known is None:
+        renewal = self._last.get(sender) if isinstance(sender, str) else None
+        if renewal is None:
             return False
         meaning = _meaning(payload) if _IGNORED in payload else payload
-        return meaning == known and self._renew(str(sender))
+        return meaning == renewal and self._renew(str(sender))
 
     def remember(self, payload: Mapping[str, Any]) -> None:
         """Note a heartbeat that was valid."""

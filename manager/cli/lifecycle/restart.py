@@ -74,10 +74,10 @@ def _in_place(
         status = answer(Control(user_paths().control_socket))
         return status if status and status.get("startedAt") != before.get("startedAt") else None
 
-    def ended() -> str | None:
+    def end_reason() -> str | None:
         return "the manager ended instead of restarting" if process.is_gone() else None
 
-    return attempt.wait(restarted, lambda: f"restarting{_calls(control)}", ended)
+    return attempt.wait(restarted, lambda: f"restarting{_calls(control)}", end_reason)
 
 
 def _by_stopping(control: Control, before: dict[str, Any], attempt: Attempt, *, keep: bool) -> dict[str, Any]:

@@ -49,8 +49,8 @@ def find_host(place: Path | str) -> tuple[ReachedHost, str]:
     feature = next((feature for feature in FEATURES if feature.reaches_hosts), None)
     if feature is None:
         raise Failure(f"{place} is on another host, and this installation reaches none", "use a folder here")
-    found: tuple[ReachedHost, str] = feature.load().find_host(str(place))
-    return found
+    reached: tuple[ReachedHost, str] = feature.load().find_host(str(place))
+    return reached
 
 
 def change_tool(place: Path | str, tool: str, change: str) -> dict[str, Any]:

@@ -229,7 +229,7 @@ def meant_name(request: McpRequest, view: View, name: str) -> str | Rejection:
     meant = [name] if names is None else names.meant(name)
     if names is None or len(meant) == 1:
         return meant[0]
-    choices = " or ".join(map(names.shown, meant))
+    choices = " or ".join(map(names.shown_name, meant))
     message = f"{len(meant)} tools could be meant by the name {name}"
     return request.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, f"use {choices}"))
 

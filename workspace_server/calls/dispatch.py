@@ -251,7 +251,7 @@ class Calls:
             matches = await self._found_tools(call.view, arguments)
         starting = [source.id.partition(":")[2] or source.id for source in call.view.starting]
         if (client_names := call.view.names_for(call.request.name_rules)) is not None:
-            matches = matches.renamed(client_names.shown)
+            matches = matches.renamed(client_names.shown_name)
         answer = encode_result(search_tool.answer(matches, starting))
         return outcomes.without_repetition(answer, call.model_sees)
 

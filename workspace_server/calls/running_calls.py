@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import Any, Final
@@ -107,64 +108,87 @@ class Deadline:
 LAST: Final = 32
 
 
+@dataclass(slots=True)
+class _RecordedCall:
+    """A call that runs or has ended; its times are monotonic seconds.
+
+    Attributes:
+        task: runs it; None when it has ended.
+        is_stopped: whether the user stopped it.
+        word: how it ended, as in `outcome_word`.
+    """
+
+    number: int
+    tool: str
+    client: str
+    began: float
+    task: asyncio.Task[Any] | None
+    is_stopped: bool = False
+    ended: float = 0.0
+    word: str = "cancelled"
+
+    def as_json(self, seconds: float) -> dict[str, Any]:
+        """The members that running and ended calls have; `seconds` is how long it has run."""
+        return {
+            "number": self.number,
+            "tool": self.tool,
+            "client": self.client or None,
+            "ms": round(seconds * 1000, 1),
+        }
+
+
 class CallRecord:
     """The calls of one workspace. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._numbers = count(1)
-        self._running: dict[int, tuple[str, str, float]] = {}
-        self._tasks: dict[int, asyncio.Task[Any]] = {}
-        self._stopped: set[int] = set()
-        self._ended: deque[tuple[int, str, str, float, float, str]] = deque(maxlen=LAST)
+        self._running: dict[int, _RecordedCall] = {}
+        self._ended: deque[_RecordedCall] = deque(maxlen=LAST)
 
     async def recorded(
         self, tool: str, client: str, work: Callable[[], Awaitable[CallOutcome]]
     ) -> CallOutcome:
         """Run a call in this task and record it. If it is stopped, the outcome is a refusal that says so."""
-        number, began = next(self._numbers), self._clock()
-        self._running[number] = tool, client, began
-        task = self._tasks[number] = running_task()
-        word = "cancelled"
+        task = running_task()
+        call = _RecordedCall(next(self._numbers), tool, client, self._clock(), task)
+        self._running[call.number] = call
         try:
             outcome = await work()
-            if number in self._stopped:
+            if call.is_stopped:
                 task.uncancel()  # it finished all the same
-            word = outcome_word(outcome)
+            call.word = outcome_word(outcome)
             return outcome
         except asyncio.CancelledError:
-            if number not in self._stopped or task.uncancel() > 0:
+            if not call.is_stopped or task.uncancel() > 0:
                 raise  # its client cancelled it, too
-            word = Reason.CALL_STOPPED.word
+            call.word = Reason.CALL_STOPPED.word
             return Refusal(Reason.CALL_STOPPED, f"the user stopped {tool}", delivered="unknown")
         finally:
-            del self._running[number], self._tasks[number]
-            self._stopped.discard(number)
-            now = self._clock()
-            self._ended.append((number, tool, client, now, now - began, word))
+            del self._running[call.number]
+            call.task, call.ended = None, self._clock()
+            self._ended.append(call)
 
     def stop(self, number: int) -> bool:
         """Cancel a running call for the user. False if it does not run, or is stopped already."""
-        task = self._tasks.get(number)
-        if task is None or number in self._stopped:
+        call = self._running.get(number)
+        if call is None or call.task is None or call.is_stopped:
             return False
-        self._stopped.add(number)
-        return task.cancel()
+        call.is_stopped = True
+        return call.task.cancel()
 
     def as_json(self) -> dict[str, Any]:
         """`{ok, running, ended}`: the longest first, the last one first."""
         now = self._clock()
-        running = [
-            {"number": number, "tool": tool, "client": client or None, "ms": _milliseconds(now - began)}
-            for number, (tool, client, began) in self._running.items()
-        ]
         ended = [
             {
-                "number": number, "tool": tool, "client": client or None, "ms": _milliseconds(took),
-                "outcome": word, "ageSec": round(now - at, 1),
+                **call.as_json(call.ended - call.began),
+                "outcome": call.word,
+                "ageSec": round(now - call.ended, 1),
             }
-            for number, tool, client, at, took, word in reversed(self._ended)
-        ]  # fmt: skip
+            for call in reversed(self._ended)
+        ]
+        running = [call.as_json(now - call.began) for call in self._running.values()]
         return {"ok": True, "running": running, "ended": ended}
 
 
@@ -173,7 +197,3 @@ def running_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  narrows the type: coroutines run in tasks here
     return task
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 1)

@@ -156,7 +156,7 @@ def unknown_tool(request: McpRequest, view: View, name: str, uri: str | None = N
     """
     nearest = view.nearest(name)
     if (client_names := view.names_for(request.name_rules)) is not None:
-        nearest = [client_names.shown(near) for near in nearest]
+        nearest = [client_names.shown_name(near) for near in nearest]
     step = Reason.TOOL_NOT_FOUND.next_step
     if nearest:
         step = f"use {' or '.join(nearest)} if that was meant, or {step}"

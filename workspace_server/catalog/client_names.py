@@ -112,13 +112,13 @@ class ClientNames:
             if len(names) > 1
         )
 
-    def shown(self, name: str) -> str:
+    def shown_name(self, name: str) -> str:
         """The name under which these clients get the tool with this offered name."""
         return self._shown.get(name, name)
 
     def rename_definitions(self, definitions: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """The definitions under these clients' names, in list order."""
-        renamed = [{**tool, "name": self.shown(tool["name"])} for tool in definitions]
+        renamed = [{**tool, "name": self.shown_name(tool["name"])} for tool in definitions]
         return sorted(renamed, key=lambda tool: naming.sort_key(tool["name"]))
 
     def meant(self, name: str) -> Sequence[str]:

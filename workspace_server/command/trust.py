@@ -76,7 +76,7 @@ def trust(
     if root is None:
         _list(store, folders, as_json=as_json)
         return
-    view = read_view(store, real_folder(root), folders).chosen(names)
+    view = read_view(store, real_folder(root), folders).select_items(names)
     if only_diff:
         _show_difference(view, as_json=as_json)
     elif as_json:
@@ -113,7 +113,7 @@ def _accept(
     store: TrustStore, view: TrustView, folders: UserFolders, names: tuple[str, ...], *, data: bool
 ) -> TrustView:
     _trust(store, view.with_data(view.data_files(all_items=True)) if data else view)
-    return read_view(store, view.root, folders).chosen(names)
+    return read_view(store, view.root, folders).select_items(names)
 
 
 def _trust(store: TrustStore, view: TrustView) -> None:

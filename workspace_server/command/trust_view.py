@@ -258,7 +258,7 @@ class TrustView:
         items = [item for item in self.items if all_items or self.verdicts[item.key] != "trusted"]
         return {item.key: item.may_be_data for item in items if item.may_be_data}
 
-    def chosen(self, names: Sequence[str]) -> TrustView:
+    def select_items(self, names: Sequence[str]) -> TrustView:
         """The view of the items with these names; this view if there are none.
 
         Raises:

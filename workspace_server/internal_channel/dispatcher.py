@@ -118,7 +118,7 @@ class InternalDispatcher:
             if (word := DIRECT.get(request.method)) is not None:
                 sent_params = {key: value for key, value in request.params.items() if key not in _ENVELOPE}
                 arguments = {key: msgspec.json.decode(value) for key, value in sent_params.items()}
-                return jsonrpc.result(request.id, await self._tools.named(word)(arguments))
+                return jsonrpc.result(request.id, await self._tools.find_tool(word)(arguments))
             method = self._methods.get(request.method)
             if method is None:
                 text = f"method {clean_text(request.method)[:_MAX_SHOWN_NAME]} does not exist"
@@ -191,7 +191,7 @@ class InternalDispatcher:
         scopes = SCOPES if "scope" not in params else (_text(params, "scope"),)
         providers: list[Any] = []
         for scope in scopes:
-            result = await self._tools.named("config_get")({"provider": EVERY, "scope": scope})
+            result = await self._tools.find_tool("config_get")({"provider": EVERY, "scope": scope})
             providers += result["providers"]
         return {"providers": providers}
 

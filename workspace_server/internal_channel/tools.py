@@ -124,7 +124,7 @@ class InternalTools:
             return None
         return self._table.get(name.removeprefix(self.prefix))
 
-    def named(self, word: str) -> InternalTool:
+    def find_tool(self, word: str) -> InternalTool:
         """The tool with this name, given without the prefix; it must exist."""
         return self._table[word]
 

@@ -285,7 +285,7 @@ def order(uri: str) -> tuple[bool, str, str]:
     return (not uri.startswith(names.OWN_SCHEME), *naming.sort_key(uri))
 
 
-async def read(calls: Calls, request: McpRequest, view: View) -> Outcome:
+async def read_resource(calls: Calls, request: McpRequest, view: View) -> Outcome:
     """Answer `resources/read`.
 
     A URI that no source lists is requested from sources with a matching template, then from the others,

@@ -286,7 +286,9 @@ class Methods:
         return self._page(request, "resourceTemplates", entries, "uriTemplate", resources.order)
 
     async def _resources_read(self, request: McpRequest) -> Outcome:
-        outcome = await resources.read(self._calls, request, await self._toolset.current(with_files=True))
+        outcome = await resources.read_resource(
+            self._calls, request, await self._toolset.current(with_files=True)
+        )
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
     async def _prompts_list(self, request: McpRequest) -> Outcome:

@@ -55,7 +55,7 @@ def cut(text: str) -> str:
     return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"
 
 
-def shown(value: object) -> str:
+def shorten_value(value: object) -> str:
     """A scalar as JSON of at most 80 characters; an array or object as its type name."""
     if isinstance(value, str):
         head = value if len(value) <= MAX_VALUE - 2 else value[: MAX_VALUE - 3] + "…"
@@ -70,7 +70,7 @@ def shown(value: object) -> str:
 
 def choices(values: Sequence[object]) -> str:
     """The allowed values, of which at most 20 are shown."""
-    first_values = ", ".join(shown(value) for value in values[:_MAX_OPTIONS])
+    first_values = ", ".join(shorten_value(value) for value in values[:_MAX_OPTIONS])
     return f"{first_values}, … ({len(values)} in all)" if len(values) > _MAX_OPTIONS else first_values
 
 
@@ -160,7 +160,7 @@ class ErrorTranslator:
         name = type_name(value)
         if self._secret(path) or name in {"array", "object", "null"}:
             return f"got {name}"
-        return f"got {name} {shown(value)}"
+        return f"got {name} {shorten_value(value)}"
 
     def _holder(self, error: jsonschema_rs.ValidationError) -> Mapping[str, Any]:
         """The schema whose keyword failed."""
@@ -261,18 +261,18 @@ class ErrorTranslator:
         if not isinstance(value, str) or self._secret(path):
             return ""
         guess = nearest(value, [option for option in options if isinstance(option, str)])
-        return "" if guess is None else f"; did you mean {shown(guess)}?"
+        return "" if guess is None else f"; did you mean {shorten_value(guess)}?"
 
 
 _LIMITS: dict[str, Callable[[Any], str]] = {
     "const": lambda value: (
-        shown(value) if type_name(value) not in {"array", "object"} else "the schema's constant"
+        shorten_value(value) if type_name(value) not in {"array", "object"} else "the schema's constant"
     ),
-    "minimum": lambda limit: f"at least {shown(limit)}",
-    "maximum": lambda limit: f"at most {shown(limit)}",
-    "exclusiveMinimum": lambda limit: f"more than {shown(limit)}",
-    "exclusiveMaximum": lambda limit: f"less than {shown(limit)}",
-    "multipleOf": lambda step: f"a multiple of {shown(step)}",
+    "minimum": lambda limit: f"at least {shorten_value(limit)}",
+    "maximum": lambda limit: f"at most {shorten_value(limit)}",
+    "exclusiveMinimum": lambda limit: f"more than {shorten_value(limit)}",
+    "exclusiveMaximum": lambda limit: f"less than {shorten_value(limit)}",
+    "multipleOf": lambda step: f"a multiple of {shorten_value(step)}",
     "pattern": lambda pattern: f"a string that matches the pattern {cut(pattern)}",
     "format": lambda name: (
         f"a {name}" + (f" such as {_FORMAT_EXAMPLES[name]}" if name in _FORMAT_EXAMPLES else "")
@@ -325,14 +325,18 @@ def _retyped(types: list[str], value: object) -> str:
         name = type_name(read)
         if read is not None and (name in types or (name == "integer" and "number" in types)):
             return (
-                f"; write {shown(read)} without quotes"
+                f"; write {shorten_value(read)} without quotes"
                 if name not in {"array", "object"}
                 else (f"; write the {name} itself, not a string of JSON")
             )
     if "array" in types and isinstance(value, (str, int, float)):
-        return f"; write [{shown(value)}]" if len(shown(value)) < MAX_VALUE else "; write an array with it"
-    if types == ["string"] and isinstance(value, (int, float)) and len(shown(value)) < MAX_VALUE:
-        return f'; write "{shown(value)}"'
+        return (
+            f"; write [{shorten_value(value)}]"
+            if len(shorten_value(value)) < MAX_VALUE
+            else "; write an array with it"
+        )
+    if types == ["string"] and isinstance(value, (int, float)) and len(shorten_value(value)) < MAX_VALUE:
+        return f'; write "{shorten_value(value)}"'
     return "; leave it out if it is not needed" if value is None else ""
 
 

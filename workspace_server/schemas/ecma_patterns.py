@@ -66,7 +66,7 @@ def is_pattern(text: str, *, unicode: bool) -> bool:
             (Annex B of ECMA-262), with what its newest edition added.
     """
     try:
-        _Reader(text, unicode).read()
+        _Reader(text, unicode).read_pattern()
     except _NoPattern:
         return False
     except RecursionError:
@@ -88,7 +88,7 @@ class _Reader:
         self._names = _NAMED.findall(text)
         self._groups = len(_GROUP.findall(_PLAIN.sub("", text)))
 
-    def read(self) -> None:
+    def read_pattern(self) -> None:
         """Raises `_NoPattern` if it is none."""
         if self._unicode and len(set(self._names)) < len(self._names):
             raise _NoPattern

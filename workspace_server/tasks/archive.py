@@ -151,7 +151,7 @@ class Archive:
     def _ended_record(self, record: Record) -> Record:
         if record.is_over:
             return record
-        ending = failed(Refusal(Reason.WORKSPACE_SERVER_DIED, _DIED, delivered="unknown"))
+        ending = failure_ending(Refusal(Reason.WORKSPACE_SERVER_DIED, _DIED, delivered="unknown"))
         record = _ended_record(replace(record, updated=self._wall()), ending)
         return record if self._save(record, ending.body) else replace(record, holds="")
 
@@ -164,7 +164,7 @@ class Archive:
         return True
 
 
-def failed(refusal: Refusal) -> Ending:
+def failure_ending(refusal: Refusal) -> Ending:
     """The ending of a task whose call this server stopped."""
     error = {"code": refusal.reason.code, "message": refusal.text, "data": refusal.data()}
     return Ending("error", jsonrpc.dumps(error), refusal.text, refusal.reason.word)

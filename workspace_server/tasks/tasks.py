@@ -27,7 +27,7 @@ from lm_tools_bridge.protocol.internal.ended_task import EndedTask
 from workspace_server import log
 from workspace_server.budgets import MAX_TASKS
 from workspace_server.call_context import CallContext
-from workspace_server.tasks.archive import KEEP_S, Archive, Entry, TaskSnapshot, failed
+from workspace_server.tasks.archive import KEEP_S, Archive, Entry, TaskSnapshot, failure_ending
 from workspace_server.tasks.running_task import RunningTask, Work
 from workspace_server.tasks.store import MAX_BODY, Ending, Store, created
 from workspace_server.tool import CallOutcome
@@ -229,10 +229,10 @@ class Tasks:
                 ending = job.finish(Refusal(Reason.RESPONSE_TOO_LARGE, text, delivered="unknown"))
         except TimeoutError:
             text = f"{job.tool} was not done when the time of its task was over"
-            ending = failed(Refusal(Reason.CALL_TIMED_OUT, text, delivered="unknown"))
+            ending = failure_ending(Refusal(Reason.CALL_TIMED_OUT, text, delivered="unknown"))
         except asyncio.CancelledError:
             if self._is_closed:
-                ending = failed(Refusal(Reason.WORKSPACE_SERVER_DIED, _STOPPED, delivered="unknown"))
+                ending = failure_ending(Refusal(Reason.WORKSPACE_SERVER_DIED, _STOPPED, delivered="unknown"))
         except Exception as fault:  # noqa: BLE001  every task gets an ending
             log.fault("task_failed", fault, tool=job.tool)
             error = {"code": jsonrpc.INTERNAL_ERROR, "message": _FAULT}

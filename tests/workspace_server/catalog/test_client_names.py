@@ -41,24 +41,24 @@ def names_of(*tools: str, own: tuple[str, ...] = (), rules: NameRules = GROK) ->
 )
 def test_names_have_the_separator_that_a_client_takes(name: str, shown: str) -> None:
     names = names_of(name)
-    assert names.shown(name) == shown
+    assert names.shown_name(name) == shown
     assert names.meant(shown) == names.meant(name) == [name]
     assert not names.issues
 
 
 def test_a_long_name_is_shortened_and_both_names_call_the_tool() -> None:
     names = names_of(LONG, "short__name", rules=GEMINI)
-    shown = names.shown(LONG)
+    shown = names.shown_name(LONG)
     assert len(shown) == 43
     assert shown.startswith("github__create_pull_request_review")
-    assert names.shown(LONG) == names_of(LONG, rules=GEMINI).shown(LONG)
+    assert names.shown_name(LONG) == names_of(LONG, rules=GEMINI).shown_name(LONG)
     assert names.meant(shown) == names.meant(LONG) == [LONG]
-    assert names.shown("short__name") == "short__name"
+    assert names.shown_name("short__name") == "short__name"
 
 
 def test_long_names_that_begin_alike_stay_apart() -> None:
     names = names_of(LONG, LONG + "_2", rules=BOTH)
-    first, second = names.shown(LONG), names.shown(LONG + "_2")
+    first, second = names.shown_name(LONG), names.shown_name(LONG + "_2")
     assert first != second
     assert max(map(len, (first, second))) <= 30
     assert "__" not in first + second
@@ -68,12 +68,12 @@ def test_long_names_that_differ_in_the_middle_only_stay_different() -> None:
     ends = ("server__begin_of_", "_and_the_same_end_of_all_of_them")
     tools = [f"{ends[0]}{middle}{ends[1]}" for middle in ("one", "two")]
     names = names_of(*tools, rules=GEMINI)
-    assert len({names.shown(name) for name in tools}) == 2
+    assert len({names.shown_name(name) for name in tools}) == 2
 
 
 def test_names_that_become_equal_are_told_apart_and_a_call_by_the_common_one_is_open() -> None:
     names = names_of("a__b", "a_b", "c__d")
-    first, second = names.shown("a__b"), names.shown("a_b")
+    first, second = names.shown_name("a__b"), names.shown_name("a_b")
     assert len({first, second, "a_b"}) == 3
     assert names.meant(first) == names.meant("a__b") == ["a__b"]
     assert names.meant(second) == ["a_b"]
@@ -86,10 +86,10 @@ def test_names_that_become_equal_are_told_apart_and_a_call_by_the_common_one_is_
 @pytest.mark.parametrize("name", ["lm__readFile", "tool__search", "lm__newlyAdded"])
 def test_no_tool_takes_a_name_of_ours(name: str) -> None:
     names = names_of(name, own=("lm_readFile",))
-    assert names.shown("lm_readFile") == "lm_readFile"
+    assert names.shown_name("lm_readFile") == "lm_readFile"
     assert names.meant("lm_readFile") == ["lm_readFile"]
-    assert names.shown(name) not in {"lm_readFile", "tool_search", "lm_newlyAdded"}
-    assert names.meant(names.shown(name)) == names.meant(name) == [name]
+    assert names.shown_name(name) not in {"lm_readFile", "tool_search", "lm_newlyAdded"}
+    assert names.meant(names.shown_name(name)) == names.meant(name) == [name]
 
 
 def test_a_name_of_a_source_without_a_list_means_its_tool() -> None:
@@ -113,12 +113,12 @@ def test_whatever_the_names_each_tool_has_its_own_and_no_other_is_called_by_it(r
         tools = sorted({part[:64] for part in parts})
         names = names_of(*tools, own=("lm_readFile", "a_b"), rules=rules)
         everything = {*tools, "lm_readFile", "a_b"}
-        shown = [names.shown(name) for name in everything]
+        shown = [names.shown_name(name) for name in everything]
         assert len(set(shown)) == len(everything)
         for name in everything:
-            assert list(names.meant(names.shown(name))) == [name]
+            assert list(names.meant(names.shown_name(name))) == [name]
             assert name in names.meant(name)
-            assert len(names.shown(name)) <= rules.longest or name in {"lm_readFile", "a_b"}
+            assert len(names.shown_name(name)) <= rules.longest or name in {"lm_readFile", "a_b"}
 
 
 KNOWN = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workspace_server.schemas.argument_messages import nearest, pointer, shown
+from workspace_server.schemas.argument_messages import nearest, pointer, shorten_value
 from workspace_server.schemas.validation import Validator
 
 OBJECT = {
@@ -131,7 +131,7 @@ def test_pointer_is_escaped_and_cut(path: list[str | int], text: str) -> None:
     "value", ["x" * 500, '"' * 500, 10**500, pytest.param(10**50_000, id="huge"), "\x00" * 79, [1] * 500]
 )
 def test_shown_value_has_at_most_80_characters(value: object) -> None:
-    assert len(shown(value)) <= 80
+    assert len(shorten_value(value)) <= 80
 
 
 @pytest.mark.parametrize(

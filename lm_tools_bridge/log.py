@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lm_tools_bridge.machine.blocked_import import blocked_import
-from lm_tools_bridge.terminal.colour import has_colour
+from lm_tools_bridge.terminal.screen import has_colour
 from lm_tools_bridge.text.redaction import HIDDEN, is_secret_name, mask
 
 with blocked_import("rich"):  # where it is installed, 3 MB and 30 ms for coloured tracebacks that nobody uses

@@ -89,7 +89,7 @@ class EndedCall(msgspec.Struct, frozen=True, gc=False):
         received: bytes of the result; None if there was none.
         details: None for a call with nothing unusual.
         timing: where its time went in the workspace server, as the server says
-            (`lm_tools_bridge/protocol/internal/call_timing.py`); empty if it did not say.
+            (`lm_tools_bridge/protocol/internal/call_reports.py`); empty if it did not say.
     """
 
     origin: CallOrigin

@@ -204,7 +204,7 @@ class McpClient:
         """
         import http.client  # 20 ms that the short verbs do not need
 
-        from lm_tools_bridge.machine.peers.proved_server import require_own_server
+        from lm_tools_bridge.machine.proved_server import require_own_server
         from lm_tools_bridge.protocol import headers
 
         body, head = self._message(method, params)
@@ -230,7 +230,7 @@ class McpClient:
 
     def _message(self, method: str, params: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
         from lm_tools_bridge.protocol import headers, names
-        from lm_tools_bridge.protocol.versions import LATEST_MODERN
+        from lm_tools_bridge.protocol.names import LATEST_MODERN
 
         meta = {
             names.META_VERSION: LATEST_MODERN,

@@ -21,8 +21,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files.tight_modes import make_tight
-from lm_tools_bridge.machine.processes.erased_environment import erase_values
+from lm_tools_bridge.machine.own_process import erase_values
+from lm_tools_bridge.machine.private_folder import make_tight
 from lm_tools_bridge.text.harmless_variables import is_harmless
 from manager import __version__, exit_codes, installation
 from manager.admin.control.services import StartedBy

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.request_head import RequestHead
 
 NO_PROOF: Final = AdmissionRefusal(
     403, "tokens are required here (setting require_token), and this installation cannot check any"

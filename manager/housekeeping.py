@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from manager.assembly import Parts
 from manager.configuration.budgets import MAX_LOG_BYTES
 from manager.configuration.paths import Paths

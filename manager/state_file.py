@@ -24,9 +24,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from manager.configuration.budgets import MAX_UNSAVED_BYTES
 from manager.logs.log import logger
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import manager
-from lm_tools_bridge.http_server.parsing import head_reader
+from lm_tools_bridge.http_server import request_head
 from lm_tools_bridge.protocol.errors import Reason
 from manager.configuration import budgets as manager_budgets
 from manager.configuration.paths import Paths
@@ -129,7 +129,7 @@ FIXED_LIMITS = {
     "number of events kept for a session that reconnects": manager_budgets.MAX_SESSION_EVENTS,
     "events kept for all sessions": manager_budgets.MAX_ALL_EVENT_BYTES,
     "request heads remembered, so that equal ones are not parsed again, in each of two caches": (
-        head_reader.MAX_CACHED_HEADS
+        request_head.MAX_CACHED_HEADS
     ),
     "calls remembered, so that one like them is sent at once": manager_budgets.MAX_ROUTES,
     "heads of answers remembered": manager_budgets.MAX_ANSWER_HEADS,

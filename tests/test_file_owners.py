@@ -1,7 +1,7 @@
 """Every module that reads or writes files is named here with whose files they are.
 
 Files of a project can be exchanged by links at any moment, by the project's own programs. Whoever writes one, or
-acts upon what it read there, does so through `lm_tools_bridge/machine/files/project_file.py`.
+acts upon what it read there, does so through `lm_tools_bridge/machine/project_file.py`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _OWN_WRITERS: Final = frozenset(
         "lm_tools_bridge/agent/saved_sessions/session_files.py",
         "lm_tools_bridge/agent/settings/file.py",
         "lm_tools_bridge/agent/settings/workspace_file.py",
-        "lm_tools_bridge/machine/files/private_files.py",
-        "lm_tools_bridge/machine/files/private_folder.py",
-        "lm_tools_bridge/machine/files/private_lines.py",
-        "lm_tools_bridge/machine/files/project_file.py",
-        "lm_tools_bridge/machine/files/stale_sockets.py",
+        "lm_tools_bridge/machine/private_files.py",
+        "lm_tools_bridge/machine/private_folder.py",
+        "lm_tools_bridge/machine/private_files.py",
+        "lm_tools_bridge/machine/project_file.py",
+        "lm_tools_bridge/machine/unix_sockets.py",
         "lm_tools_bridge/remote_hosts/known_hosts.py",
         "lm_tools_bridge/client_setup/editing/undo_records.py",
         "manager/listener/control_listener.py",
@@ -86,7 +86,7 @@ _NAMED_BY_THE_USER: Final = {
 _NO_FILES: Final = {
     "lm_tools_bridge/agent/screen/nowhere.py": "/dev/null",
     "lm_tools_bridge/terminal/command_line.py": "/dev/null",
-    "lm_tools_bridge/machine/processes/oom.py": "/proc",
+    "lm_tools_bridge/machine/own_process.py": "/proc",
     "workspace_server/fork_server.py": "/proc",
     "workspace_server/processes/launcher.py": "/proc",
     "lm_tools_bridge/agent/conversation/conversation.py": "replaces messages",
@@ -171,9 +171,9 @@ def test_files_of_projects_that_are_acted_upon_are_read_through_their_open_folde
 def test_nothing_reads_a_file_of_a_project_by_the_private_reader() -> None:
     """`private_files.read` follows links in the folders above, which only our own folders do not have."""
     own = {"lm_tools_bridge/agent/settings/file.py", "lm_tools_bridge/agent/settings/manager_address.py", "lm_tools_bridge/agent/settings/workspace_file.py",
-           "lm_tools_bridge/agent/command_line/wizard.py", "lm_tools_bridge/agent/providers/configuration.py", "lm_tools_bridge/machine/files/project_file.py"}  # fmt: skip
+           "lm_tools_bridge/agent/command_line/wizard.py", "lm_tools_bridge/agent/providers/configuration.py", "lm_tools_bridge/machine/project_file.py"}  # fmt: skip
     readers = {module for module in _modules() if "private=False" in (_ROOT / module).read_text("utf-8")} - {
-        "lm_tools_bridge/machine/files/private_files.py"
+        "lm_tools_bridge/machine/private_files.py"
     }
     assert readers == own, "a file of a project is read through project_file"
 

@@ -28,14 +28,13 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
-from lm_tools_bridge.machine.files.private_folder import temporary_folder
-from lm_tools_bridge.machine.peers.peer_uid import close_kernel_socket
+from lm_tools_bridge.machine.peer_uid import close_kernel_socket
+from lm_tools_bridge.machine.private_folder import temporary_folder
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.internal import fork_server
 from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 from lm_tools_bridge.protocol.internal.launch import Folders, LaunchInstructions
-from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE, MODERN_REVISIONS
 from workspace_server import log, server_process
 
 LOADED_LATER: Final = ("uvloop", "workspace_server.internal_channel.channel")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.protocol.internal import launch as instructions
 from lm_tools_bridge.protocol.internal.launch import APPROVAL_WAIT, Folders, LaunchInstructions
 from workspace_server import log

@@ -15,7 +15,7 @@ from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import RETRY_STEP, Reason, Refusal
 from lm_tools_bridge.protocol.internal.source_states import STATES
 from lm_tools_bridge.protocol.issues import Issue
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.tool import CallOutcome, RpcError, SourceOfferings, Tool

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from lm_tools_bridge.machine.files.git_worktrees import are_siblings
-from lm_tools_bridge.machine.files.marked_folder import marks_of
-from lm_tools_bridge.machine.files.project_marks import STRONG
+from lm_tools_bridge.machine.git_worktrees import are_siblings
+from lm_tools_bridge.machine.marked_folder import marks_of
+from lm_tools_bridge.machine.project_marks import STRONG
 from lm_tools_bridge.protocol import names
 from workspace_server.files.file_gate import OUTSIDE, FileGate
 from workspace_server.results import well_formed

@@ -6,7 +6,7 @@ import gc
 import sys
 
 from lm_tools_bridge.agent.command_line.arguments import read_arguments
-from lm_tools_bridge.machine.processes.erased_environment import erase_values
+from lm_tools_bridge.machine.own_process import erase_values
 from lm_tools_bridge.text.harmless_variables import is_harmless
 
 

@@ -177,7 +177,7 @@ class Agent:
         """
         import aiohttp
 
-        from lm_tools_bridge.machine.peers.proved_connector import ProvedConnector
+        from lm_tools_bridge.machine.proved_connector import ProvedConnector
 
         self._manager_http = aiohttp.ClientSession(connector=ProvedConnector(always=is_ours))
         return self._manager_http

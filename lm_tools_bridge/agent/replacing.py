@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final, NoReturn
 
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from manager.configuration.paths import Paths
 
 _LIBRARY: Final = "prompt_toolkit"

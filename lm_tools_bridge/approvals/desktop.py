@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lm_tools_bridge.machine.processes.login_session import with_session_folder
+from lm_tools_bridge.machine.own_process import with_session_folder
 
 if TYPE_CHECKING:
     from dbus_fast import Message

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.approvals.stream import ApprovalStream
-from lm_tools_bridge.text.redactor import Redactor, hidden_keys
+from lm_tools_bridge.text.redaction import Redactor, hidden_keys
 from manager.admin.control.control_messages import read_object, refusal, success
 from manager.configuration.settings import Settings
 from manager.features import AddedRoutes, DaemonPart, DaemonParts

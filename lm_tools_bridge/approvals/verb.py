@@ -15,10 +15,8 @@ import click
 
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
-from lm_tools_bridge.text.operand import operand
-from lm_tools_bridge.text.printable import printable
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
+from lm_tools_bridge.text.printable import operand, printable
 from manager.cli import workspace_command
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.workspace.remote_project import change_tool

@@ -23,8 +23,8 @@ from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
 from lm_tools_bridge.client_setup.entries import Endpoint
 from lm_tools_bridge.client_setup.entry_upgrade import Entry
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.machine.files.private_files import LockTimeout, UnsafePathError
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.private_files import LockTimeout, UnsafePathError
 
 
 @dataclass(frozen=True, slots=True)

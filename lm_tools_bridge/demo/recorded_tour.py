@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from lm_tools_bridge.demo.sandbox import Sandbox
-from lm_tools_bridge.terminal.quantities import latency
+from lm_tools_bridge.text.quantities import latency
 
 
 def show_record(sandbox: Sandbox, address: str, tell: Callable[[str], None]) -> None:

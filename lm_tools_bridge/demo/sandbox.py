@@ -20,7 +20,7 @@ from typing import Any, Final
 import psutil
 
 from lm_tools_bridge.demo.terminal import answer_at_terminal
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 

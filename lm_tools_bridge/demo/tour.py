@@ -22,8 +22,7 @@ from lm_tools_bridge.demo.code_tour import CodeTour
 from lm_tools_bridge.demo.project_tools import ProjectToolsTour
 from lm_tools_bridge.demo.recorded_tour import show_record
 from lm_tools_bridge.demo.sandbox import Sandbox
-from lm_tools_bridge.protocol.names import CALL_TOOL, HANDSHAKE
-from lm_tools_bridge.protocol.versions import LATEST_LEGACY, LATEST_MODERN
+from lm_tools_bridge.protocol.names import CALL_TOOL, HANDSHAKE, LATEST_LEGACY, LATEST_MODERN
 from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_line, say
 from lm_tools_bridge.text.printable import printable
 from manager.cli.output.overview import workspace_table

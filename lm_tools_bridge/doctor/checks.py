@@ -24,7 +24,7 @@ from lm_tools_bridge.doctor.workspace_checks import (
     workspaces,
 )
 from lm_tools_bridge.machine.own_distribution import command_adding
-from lm_tools_bridge.machine.peers.peer_uid import tcp_peer_uid
+from lm_tools_bridge.machine.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.service import service_manager as service_files

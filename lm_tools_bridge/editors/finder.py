@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from lm_tools_bridge.editors import window as windows
 from lm_tools_bridge.editors.discovery_sockets import MAX_ADDRESS, DiscoverySocket, sockets_for
 from lm_tools_bridge.editors.window import Window
-from lm_tools_bridge.machine.peers import peer_uid
+from lm_tools_bridge.machine import peer_uid
 
 FIRST_PORT: Final = 48123
 PORTS: Final = 50

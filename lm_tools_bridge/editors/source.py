@@ -27,7 +27,7 @@ from lm_tools_bridge.editors.window_watch import WindowWatch
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.issues import Issue
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists.kinds import OTHER_KINDS, TOOLS

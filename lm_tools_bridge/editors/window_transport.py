@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.machine.peers.peer_uid import is_served_by_us
+from lm_tools_bridge.machine.peer_uid import is_served_by_us
 from lm_tools_bridge.protocol import names, sse
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.sources.mcp.failures import TransportEnded
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.rpc.transport import RequestFailed, ResponseStreamMessage

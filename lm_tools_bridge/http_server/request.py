@@ -9,12 +9,85 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from email.utils import formatdate
+from functools import lru_cache
+from math import inf
 from typing import Any, ClassVar, Final, Protocol
 
-from lm_tools_bridge.http_server.parsing.head import Framing
-from lm_tools_bridge.http_server.responses.backpressure import Backpressure
-from lm_tools_bridge.http_server.responses.date import http_date
-from lm_tools_bridge.http_server.responses.response_head import FixedLines
+from lm_tools_bridge.http_server.request_head import Framing
+from lm_tools_bridge.http_server.response_head import FixedLines
+
+
+@lru_cache(maxsize=1)
+def http_date(now: int) -> bytes:
+    """A time in seconds since 1970, in the format of RFC 9110 §5.6.7."""
+    return formatdate(now, usegmt=True).encode()
+
+
+class DateLine:
+    """The `Date` field as the last line of a head, rendered once for each second."""
+
+    __slots__ = ("_line", "_until")
+
+    def __init__(self) -> None:
+        self._line = b""
+        self._until = -inf
+
+    def at(self, now: float) -> bytes:
+        """The line at monotonic time `now`, with the line end before it and the empty line behind it."""
+        if now >= self._until:
+            wall = time.time()
+            self._line = b"\r\nDate: %b\r\n\r\n" % http_date(int(wall))
+            self._until = now + 1 - wall % 1
+        return self._line
+
+
+class Backpressure:
+    """The write side of one connection.
+
+    Attributes:
+        is_paused: whether the transport's write buffer is above its high-water mark.
+    """
+
+    __slots__ = ("_resumed", "is_paused")
+
+    def __init__(self) -> None:
+        self._resumed: asyncio.Future[None] | None = None
+        self.is_paused = False
+
+    def pause(self) -> None:
+        """Note that the transport paused writing."""
+        if self._resumed is None:
+            self._resumed = asyncio.get_running_loop().create_future()
+            self.is_paused = True
+
+    def resume(self, fault: Exception | None = None) -> None:
+        """Release the writers that wait; with `fault`, `drain` raises it for them."""
+        resumed, self._resumed, self.is_paused = self._resumed, None, False
+        if resumed is None:
+            return
+        if fault is None:
+            resumed.set_result(None)
+        else:
+            resumed.set_exception(fault)
+            resumed.exception()  # marked as retrieved: perhaps no writer waits
+
+    def call_when_resumed(self, call: Callable[[], None]) -> None:
+        """Call `call` when writing resumes or the connection is lost; soon where writing is not paused."""
+        if self._resumed is None:
+            asyncio.get_running_loop().call_soon(call)
+        else:
+            self._resumed.add_done_callback(lambda _: call())
+
+    async def drain(self) -> None:
+        """Return when writing is not paused.
+
+        Raises:
+            Exception: the fault that `resume` was given.
+        """
+        if self._resumed is not None:
+            await asyncio.shield(self._resumed)
+
 
 JSON: Final = "application/json"
 JOINED: Final = 64 * 1024

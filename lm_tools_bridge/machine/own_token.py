@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 
 FILE: Final = "own-token"
 PREFIX: Final = "lmtb_"

@@ -27,7 +27,7 @@ sent it, or it is a nested call."""
 RESULT_TRIM: Final = "Lm-Tools-Bridge-Trim"
 """Tells the manager how to trim a tool's result for session clients (`internal/result_trim.py`)."""
 TOOK: Final = "Lm-Tools-Bridge-Took"
-"""Tells the manager which source a call used and how long it took (`internal/call_timing.py`)."""
+"""Tells the manager which source a call used and how long it took (`internal/call_reports.py`)."""
 PASS_THROUGH: Final = "Lm-Tools-Bridge-As-Is"  # noqa: S105  the header's name
 """Tells a workspace server that the client's URL names this workspace. If the workspace consists of a single
 MCP server, requests pass through to it unchanged."""
@@ -43,11 +43,11 @@ NO_LINKS: Final = "no-links"
 """The word of `MODEL_SEES` for a client whose model does not see resource links."""
 
 TOOL_NAMES: Final = "Lm-Tools-Bridge-Tool-Names"
-"""Tells a workspace server what the client needs of the names of tools (`internal/name_rules.py`)."""
+"""Tells a workspace server what the client needs of the names of tools (`internal/client_traits.py`)."""
 
 OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 """Tells a workspace server which servers of the project's files the client starts itself, so that their tools
-would be in its list twice (`internal/own_servers.py`)."""
+would be in its list twice (`internal/client_traits.py`)."""
 
 WORKSPACE_CONTRADICTION: Final = "X-Workspace-Contradiction"
 """Names the two folders that a request could mean, in a response of the manager."""

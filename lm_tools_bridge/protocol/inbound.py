@@ -16,7 +16,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import Malformed, Notification, Request, Response
-from lm_tools_bridge.protocol.versions import LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era, era_of
+from lm_tools_bridge.protocol.names import LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era, era_of
 
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021

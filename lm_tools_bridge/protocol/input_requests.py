@@ -1,19 +1,43 @@
-"""Input requests of a server to its client (elicitation, sampling, roots) and the capabilities they need.
+"""Input requests of a server to its client (elicitation, sampling, roots), and the client's roots.
 
 In MCP 2026-07-28 a server puts `elicitation/create`, `sampling/createMessage` or `roots/list` into an
 `input_required` result; the client repeats its request with the `inputResponses`. MCP has no form for a
-response
-that is an error: between manager and workspace server `error_response` is used.
+response that is an error: between manager and workspace server `error_response` is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
+
+MAX_ROOTS: Final = 32
+"""Roots that are read of one answer: each costs a look at the disk, and no editor opens as many folders."""
+MAX_URI: Final = 16 * 1024
+"""Longest URI of a root, the size of a request head, in which a folder may come as well."""
+
+
+def roots_in(result: bytes | msgspec.Raw) -> tuple[str, ...]:
+    """The `file:` URIs in a `roots/list` result; empty if the result is invalid."""
+    try:
+        roots = msgspec.json.decode(jsonrpc.members_of(result).get("roots", b"[]"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ()
+    entries: Iterable[Any] = roots[:MAX_ROOTS] if isinstance(roots, list) else ()
+    uris = (entry.get("uri") for entry in entries if isinstance(entry, Mapping))
+    return tuple(uri for uri in uris if isinstance(uri, str) and len(uri) <= MAX_URI and _is_file(uri))
+
+
+def _is_file(uri: str) -> bool:
+    return uri[:5].lower() == "file:"
+
+
+def declares_roots(capabilities: bytes | msgspec.Raw) -> bool:
+    """Whether a client with these capabilities can be asked for its roots."""
+    return "roots" in jsonrpc.members_of(capabilities)
 
 
 def required_capabilities(method: str, params: bytes | msgspec.Raw) -> Mapping[str, Any] | None:

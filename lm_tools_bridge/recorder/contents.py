@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from lm_tools_bridge.protocol import jsonrpc, sse
-from lm_tools_bridge.text.redactor import Redactor
+from lm_tools_bridge.text.redaction import Redactor
 from manager.call_observer import MAX_CONTENTS, EndedCall
 
 ALL: Final = ""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from lm_tools_bridge.recorder.tables import check_version, prepare
 
 BUSY_S: Final = 2.0
@@ -22,7 +22,7 @@ def open_to_write(path: Path, wait_s: float = BUSY_S) -> sqlite3.Connection:
 
     Raises:
         sqlite3.Error: it cannot be opened, is damaged, or a newer version wrote it (`tables.NewerFile`).
-        OSError, lm_tools_bridge.machine.files.private_files.UnsafePathError: file or folder cannot be used.
+        OSError, lm_tools_bridge.machine.private_files.UnsafePathError: file or folder cannot be used.
     """
     make_private(path.parent)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)

@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from lm_tools_bridge.text.redaction import hide
-from lm_tools_bridge.text.redactor import hidden_keys
+from lm_tools_bridge.text.redaction import hidden_keys, hide
 from manager.admin.measures import Counter
 from manager.call_observer import CallObserver
 from manager.configuration.paths import Paths

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.recorder import retention
 from lm_tools_bridge.recorder.contents import ActiveProjects, Deadlines, insert_contents, read_rules
 from lm_tools_bridge.recorder.database import open_to_write

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from lm_tools_bridge.protocol import jsonrpc
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.recorder.overload import Chosen
 from lm_tools_bridge.recorder.tables import (
     ANY,

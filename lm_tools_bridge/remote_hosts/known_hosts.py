@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.remote_hosts.address import Host, InvalidAddress, is_name, parse_address
 
 if TYPE_CHECKING:

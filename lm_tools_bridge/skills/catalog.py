@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.protocol.extensions import skills as extension
+from lm_tools_bridge.protocol import skills_extension as extension
 from lm_tools_bridge.protocol.issues import Issue
 from lm_tools_bridge.skills.folders import Budget, FoundSkill, walk
 from lm_tools_bridge.skills.reading import Reading, Skill, SkillFile, read

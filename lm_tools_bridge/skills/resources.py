@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.protocol.extensions.skills import SCHEME
+from lm_tools_bridge.protocol.skills_extension import SCHEME
 from lm_tools_bridge.skills.reading import Skill, SkillFile, as_text
 from workspace_server.results import clean_text
 

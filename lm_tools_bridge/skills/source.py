@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.extensions import skills as extension
+from lm_tools_bridge.protocol import skills_extension as extension
 from lm_tools_bridge.protocol.issues import Issue
 from lm_tools_bridge.skills import resources
 from lm_tools_bridge.skills.catalog import SkillCatalog, SkillSnapshot, Trust

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.team.calls.exposure import Scope
 from lm_tools_bridge.team.registry.entry import Kind, Policy
 

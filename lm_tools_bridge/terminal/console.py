@@ -7,7 +7,7 @@ from typing import TextIO
 
 from rich.console import Console
 
-from lm_tools_bridge.terminal.colour import has_colour
+from lm_tools_bridge.terminal.screen import has_colour
 
 
 def console(stream: TextIO) -> Console:

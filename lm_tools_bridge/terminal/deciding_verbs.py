@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from lm_tools_bridge.machine.peers.own_children import are_we_own_child
+from lm_tools_bridge.machine.own_children import are_we_own_child
 from lm_tools_bridge.terminal.command_line import Failure, VerbGroup
 
 Given = Mapping[str, Any]

@@ -1,16 +1,44 @@
-"""Turns views into lines for a screen, each a list of spans with their styles. Pure."""
+"""Turns views into lines: of spans for a screen, or of plain text for pipes and files. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from lm_tools_bridge.terminal.cells import NUMERIC, cut, with_home, written
-from lm_tools_bridge.terminal.columns import GAP, arranged
-from lm_tools_bridge.terminal.prose import broken
+from lm_tools_bridge.terminal.columns import GAP, NUMERIC, arranged, cut, with_home, written
 from lm_tools_bridge.terminal.screen import Line, Part, Screen, Span
-from lm_tools_bridge.terminal.tones import Tone, tone_of
-from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View, tone_of
 from lm_tools_bridge.text.printable import printable
+
+_WORDS: Final = re.compile(r"(?:\blmtb (?:[^\s;,]+ )*[^\s]+|\S+)")
+"""A word; or `lmtb` with what follows up to punctuation or the end."""
+_DEEPEST: Final = 24
+"""Columns by which later lines are indented at most."""
+
+
+def broken(text: str, screen: Screen) -> Iterator[str]:
+    """The lines of a text; later ones are indented like the first.
+
+    A word or command that is longer than a line stays whole: a terminal breaks it so that it can be copied.
+    """
+    if not _is_long(text, screen):
+        yield text
+        return
+    start = text[: len(text) - len(text.lstrip())]
+    current, end = "", 0
+    for word in _WORDS.finditer(text):
+        longer = current + text[end : word.end()]
+        if current.strip() and _is_long(longer, screen):
+            yield current
+            longer = start[:_DEEPEST] + word.group()
+        current, end = longer, word.end()
+    yield current
+
+
+def _is_long(line: str, screen: Screen) -> bool:
+    return screen.width is not None and screen.measure(line) > screen.width
+
 
 _BELOW = "    "
 
@@ -136,3 +164,25 @@ def _note(note: Note, screen: Screen) -> Iterator[Line]:
 
 def _mark(tone: Tone | None, screen: Screen) -> str:
     return f"{screen.marks[tone]} " if tone is not None and screen.marks else ""
+
+
+def columns_of(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # noqa: PLC0415  most texts are ASCII
+
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+_SCREEN: Final = Screen(None, columns_of, {})
+
+
+def plain(*views: View) -> str:
+    """Views as one text, without a line feed at its end."""
+    return "\n".join(
+        "".join(span.text for span in line).rstrip() for view in views for line in lines(view, _SCREEN)
+    )

@@ -1,12 +1,32 @@
-"""Defines the screen that lines are made for, and the spans that a line consists of. Pure."""
+"""Defines the screen that lines are made for, their spans, and whether colours are wanted."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Tone
+
+
+class Stream(Protocol):
+    """Something that text is written to."""
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+
+
+def has_colour(stream: Stream) -> bool:
+    """Whether what is written to a stream may have colours."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return is_forced() or (stream.isatty() and os.environ.get("TERM") not in {"dumb", "unknown"})
+
+
+def is_forced() -> bool:
+    """Whether the user wants colours even where the output is piped."""
+    return bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
 
 
 class Part(Enum):

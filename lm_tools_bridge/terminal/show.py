@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from lm_tools_bridge.terminal.colour import is_forced
-from lm_tools_bridge.terminal.plain import plain
+from lm_tools_bridge.terminal.lines import plain
+from lm_tools_bridge.terminal.screen import is_forced
 from lm_tools_bridge.terminal.views import View
 
 

@@ -13,8 +13,7 @@ from rich.text import Text
 from lm_tools_bridge.terminal.console import console, is_unicode
 from lm_tools_bridge.terminal.lines import lines
 from lm_tools_bridge.terminal.screen import Part, Screen
-from lm_tools_bridge.terminal.tones import ASCII_MARKS, MARKS, Tone
-from lm_tools_bridge.terminal.views import View
+from lm_tools_bridge.terminal.views import ASCII_MARKS, MARKS, Tone, View
 from lm_tools_bridge.terminal.waiting import paused
 
 _STYLES: Final[Mapping[Tone | Part, str]] = {

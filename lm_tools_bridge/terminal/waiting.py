@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from lm_tools_bridge.terminal.colour import has_colour
+from lm_tools_bridge.terminal.screen import has_colour
 from lm_tools_bridge.text.printable import printable
 
 if TYPE_CHECKING:

@@ -1,11 +1,19 @@
-"""Escapes hostile text for a terminal, so that control sequences are shown and never executed. Pure.
+"""Escapes hostile text for a terminal, and names for a shell command. Pure.
 
 Nothing is removed, because a person decides by this text what may run; `results.clean_text` removes.
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
+
+
+def operand(name: str) -> str:
+    """`name` for a shell, which no command takes for an option."""
+    quoted = shlex.quote(name)
+    return f"-- {quoted}" if name.startswith("-") else quoted
+
 
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that print nothing."""

@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.token_bucket import TokenBucket
 from lm_tools_bridge.tokens.token import SCOPES, Token, digest_of, scope_of, shown_token
 from lm_tools_bridge.tokens.token_file import TokenFileError, read_tokens

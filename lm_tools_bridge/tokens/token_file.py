@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.own_token import FILE, PREFIX, read_own_token
 from lm_tools_bridge.tokens.token import SCOPES, Token
 
@@ -82,7 +82,7 @@ def renew_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> str:
     Programs that were started before an upgrade read it in one of `former_dirs`.
 
     Raises:
-        OSError, lm_tools_bridge.machine.files.private_files.UnsafePathError: the file cannot be used.
+        OSError, lm_tools_bridge.machine.private_files.UnsafePathError: the file cannot be used.
     """
     token = new_token()
     private_files.make_private(runtime_dir)

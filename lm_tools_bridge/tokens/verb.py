@@ -10,8 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
-from lm_tools_bridge.terminal.length import Length
+from lm_tools_bridge.terminal.command_line import Failure, Length, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.tokens.token import SCOPES, Token, digest_of

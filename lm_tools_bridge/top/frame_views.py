@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.terminal.quantities import duration, size
-from lm_tools_bridge.terminal.tones import Tone, tone_of
-from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View, tone_of
+from lm_tools_bridge.text.quantities import duration, size
 from lm_tools_bridge.top.frame import Frame
 
 _CALLS: Final = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lm_tools_bridge.machine.files.private_folder import remove
+from lm_tools_bridge.machine.private_folder import remove
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.uninstall.inventory import Group, groups, own_files, remains

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol.names import ASSUMED_LEGACY
 from lm_tools_bridge.protocol.trace_context import BITS, NAME
-from lm_tools_bridge.protocol.versions import ASSUMED_LEGACY
 from manager.answers.exchange import Events, Exchange, Relayed, Reply
 from manager.call_observer import CallDetails, CallLabel, CallOrigin, EndedCall, ObserveCall
 from manager.forwarding.forwarded_call import facts_of

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.extensions import skills
-from lm_tools_bridge.protocol.extensions.tasks import METHODS as TASK_METHODS
+from lm_tools_bridge.protocol.tasks_extension import METHODS as TASK_METHODS
 from manager.answers import result_format, tasks
 from manager.answers.call_origin import OBSERVED_METHODS, observed_reply
 from manager.answers.call_tool import is_explicit, unwrap

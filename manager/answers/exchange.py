@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Inbound
+from lm_tools_bridge.protocol.input_requests import declares_roots
 from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from lm_tools_bridge.protocol.internal.request_state import workspace_of
 from lm_tools_bridge.protocol.jsonrpc import Request
-from lm_tools_bridge.protocol.roots import declares_roots
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from manager.forwarding.answer import Answer
 from manager.http.stream_endings import StreamEndings
 from manager.routing.client_needs import needs_of

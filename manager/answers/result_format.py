@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import ALWAYS_ERRORS, Reason, Refusal
-from lm_tools_bridge.protocol.extensions import skills
 from manager import __version__
 from manager.answers.exchange import Exchange, Plain
 from manager.routing.json import legacy_result

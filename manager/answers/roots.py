@@ -20,7 +20,7 @@ from msgspec import structs
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.roots import roots_in
+from lm_tools_bridge.protocol.input_requests import roots_in
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Plain
 

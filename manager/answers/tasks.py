@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision.workspaces import Workspaces

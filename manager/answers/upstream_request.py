@@ -18,7 +18,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
-from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol.names import LATEST_MODERN
 from manager.answers import result_format
 from manager.answers.call_origin import origin_of
 from manager.answers.exchange import Exchange, Located, Relayed, Reply

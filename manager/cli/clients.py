@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
-from lm_tools_bridge.terminal.quantities import duration
 from lm_tools_bridge.terminal.views import Column, Kind, Table, View
+from lm_tools_bridge.text.quantities import duration
 from manager.cli.output.manager_access import ask
 from manager.documentation import page
 from manager.routing.workspace.unexpanded import unexpanded

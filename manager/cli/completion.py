@@ -10,7 +10,7 @@ from typing import Final, Literal
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from manager.cli import COMPLETE_VARIABLE
 from manager.cli.output.file_changes import short, show_diff

@@ -14,7 +14,6 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from lm_tools_bridge.terminal.colour import has_colour
 from lm_tools_bridge.terminal.command_line import say
 from lm_tools_bridge.terminal.deciding_verbs import (
     DecidingGroup,
@@ -22,6 +21,7 @@ from lm_tools_bridge.terminal.deciding_verbs import (
     never_decides,
     unless_given,
 )
+from lm_tools_bridge.terminal.screen import has_colour
 from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.printable import printable
 from manager import __version__

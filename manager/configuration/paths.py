@@ -19,10 +19,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.machine.files.local_disk import are_local
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.machine.processes.login_session import session_folder
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.disks import are_local
+from lm_tools_bridge.machine.own_process import session_folder
+from lm_tools_bridge.machine.private_files import UnsafePathError
 
 APP_NAME: Final = "lm-tools-bridge"
 LOCK: Final = "manager.lock"

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from lm_tools_bridge.text.key_lines import line_of
 from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.toml_text import line_of
 from manager.configuration import client_overrides
 
 BY_CLIENT: Mapping[str, Callable[[str], object]] = {

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.protocol.internal.own_servers import OwnServers, namespace_of
+from lm_tools_bridge.protocol.internal.client_traits import OwnServers, namespace_of
 
 FILE: Final = ".mcp.json"
 MAX_BYTES: Final = 32 * 1024 * 1024

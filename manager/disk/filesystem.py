@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from lm_tools_bridge.machine.files.git_worktrees import worktrees_of_agents
-from lm_tools_bridge.machine.files.marked_folder import marks_of
-from lm_tools_bridge.machine.files.project_marks import WORKSPACE_FILE, Mark
+from lm_tools_bridge.machine.git_worktrees import worktrees_of_agents
+from lm_tools_bridge.machine.marked_folder import marks_of
+from lm_tools_bridge.machine.project_marks import WORKSPACE_FILE, Mark
 from manager.configuration.budgets import MAX_HANGING_LOOKUPS
 from manager.disk.disk_lookups import DEADLINE_S, DiskLookups, NoAnswer
 from manager.disk.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lm_tools_bridge.machine.files.project_marks import Mark
+from lm_tools_bridge.machine.project_marks import Mark
 
 FolderIdentity = tuple[int, int]
 """(device, inode): equal for all paths of one folder, whatever links, mounts or letter case they use."""

@@ -19,7 +19,7 @@ from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection, classify
 from lm_tools_bridge.protocol.jsonrpc import Request, Response
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from manager.answers import result_format
 from manager.answers.call_origin import OBSERVED_METHODS, brought_trace, client_record, make_trace_number
 from manager.answers.dispatch import Dispatch, unknown_workspace

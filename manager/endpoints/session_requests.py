@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.extensions import skills
 from lm_tools_bridge.protocol.inbound import Inbound
 from lm_tools_bridge.protocol.jsonrpc import Notification, Response
-from lm_tools_bridge.protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
+from lm_tools_bridge.protocol.names import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
 from manager.answers import result_format, upstream_request
 from manager.answers.call_tool import is_explicit
 from manager.answers.dispatch import Dispatch

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from lm_tools_bridge.protocol import headers, jsonrpc, sse
-from lm_tools_bridge.protocol.versions import LEGACY_REVISIONS
+from lm_tools_bridge.protocol.names import LEGACY_REVISIONS
 from manager.answers.exchange import Located, claims_of
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.endpoints.session_requests import UNKNOWN, NoSession, SessionEndpoint

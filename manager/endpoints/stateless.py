@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import skills_extension as skills
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.errors import Refusal
-from lm_tools_bridge.protocol.extensions import skills, tasks
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol.names import MODERN_REVISIONS
 from manager.answers import result_format
 from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import (

@@ -41,7 +41,7 @@ class Flow:
     """Moves one body, beginning with its creation.
 
     The deadline of the call is the server's: it is extended by the time spent waiting for the client, which
-    `lm_tools_bridge/http_server/connections/unread_bytes.py` limits.
+    `lm_tools_bridge/http_server/writing_connection.py` limits.
 
     Args:
         on_end: Called once, with None if the body is complete, else with the failure: TimeoutError if the

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.internal import call_timing
+from lm_tools_bridge.protocol.internal import call_reports
 from manager.call_observer import NO_OBSERVER, TASK, CallDetails, CallObserver, CallOrigin, EndedCall
 from manager.configuration.settings import Settings
 from manager.logs.log import logger
@@ -156,7 +156,7 @@ class ForwardedCall:
         sent_at: When it was sent.
         response: Set when it is sent, unless the route cache reads the response.
         took: Where its time went in the server, if the route cache has read that
-            (`lm_tools_bridge/protocol/internal/call_timing.py`).
+            (`lm_tools_bridge/protocol/internal/call_reports.py`).
     """
 
     __slots__ = (
@@ -285,7 +285,7 @@ class ForwardedCall:
             took = self.took
             if took is None:
                 took = self.response.took if hasattr(self, "response") else b""
-            if word == "ok" and took.endswith(call_timing.TASK):
+            if word == "ok" and took.endswith(call_reports.TASK):
                 word = TASK
             admission.observe_call(
                 EndedCall(origin, self.sent_at, answered_at, now, word, self.received, self.details, took)

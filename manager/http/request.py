@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from lm_tools_bridge.http_server.deadline import Deadline
-from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead
 from lm_tools_bridge.http_server.request import BaseRequest, ResponseConnection
-from lm_tools_bridge.http_server.responses.response_head import fixed_lines
+from lm_tools_bridge.http_server.request_head import Framing, RequestHead
+from lm_tools_bridge.http_server.response_head import fixed_lines
 from manager.http.keep_alives import KeepAlives
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import RequestMetadata

@@ -1,6 +1,6 @@
 """One connection of a client: the fast path, MCP requests, and delegation of other requests to aiohttp.
 
-`lm_tools_bridge/http_server/connections/connection.py` reads the requests. So every head passes one grammar
+`lm_tools_bridge/http_server/connection.py` reads the requests. So every head passes one grammar
 and one set of admission rules under a cap and a deadline, whoever serves its request.
 """
 
@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
-from lm_tools_bridge.http_server.connections.connection import HttpConnection
-from lm_tools_bridge.http_server.connections.connection_state import Event, State
-from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead
-from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
+from lm_tools_bridge.http_server.connection import HttpConnection
+from lm_tools_bridge.http_server.connection_state import Event, State
 from lm_tools_bridge.http_server.refusal import STOPPED_READING, AdmissionRefusal
-from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
+from lm_tools_bridge.http_server.request_head import Framing, ReadHead, RequestHead
+from lm_tools_bridge.machine.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol import trace_context
 from manager.guests import Guest
 from manager.http.keep_alives import KeepAlives

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lm_tools_bridge.http_server.connections.server_context import ServerContext
 from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.http_server.open_connections import ServerContext
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from manager.guests import Guest, GuestGate
 from manager.http.faults import log_fault

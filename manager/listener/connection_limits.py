@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lm_tools_bridge.http_server.limits import Limits
-from lm_tools_bridge.machine.processes.open_files import connections_within, raise_limit
+from lm_tools_bridge.machine.own_process import connections_within, raise_limit
 from manager.configuration.settings import Settings
 from manager.logs.log import logger
 

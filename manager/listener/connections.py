@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
-from lm_tools_bridge.http_server.connections.open_connections import Connections as OpenConnections
-from lm_tools_bridge.http_server.connections.server_context import ServerContext
 from lm_tools_bridge.http_server.deadline import Deadlines
 from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.http_server.open_connections import Connections as OpenConnections
+from lm_tools_bridge.http_server.open_connections import ServerContext
 from manager.guests import GuestGate
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest

@@ -16,19 +16,23 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.http_server.byte_budget import SMALL, ByteBudget
-from lm_tools_bridge.http_server.connections.connection import HttpConnection
-from lm_tools_bridge.http_server.connections.connection_state import Event
-from lm_tools_bridge.http_server.connections.open_connections import Connections
-from lm_tools_bridge.http_server.connections.server_context import ServerContext
+from lm_tools_bridge.http_server.connection import HttpConnection
+from lm_tools_bridge.http_server.connection_state import Event
 from lm_tools_bridge.http_server.deadline import Deadlines
 from lm_tools_bridge.http_server.limits import Limits
-from lm_tools_bridge.http_server.parsing.framing import refuse_framing
-from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead, framing
-from lm_tools_bridge.http_server.parsing.head_reader import HeadReader, ReadHead
+from lm_tools_bridge.http_server.open_connections import Connections, ServerContext
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
-from lm_tools_bridge.http_server.responses.date import http_date
-from lm_tools_bridge.http_server.responses.response_head import Fields, fixed_lines, render_head
-from lm_tools_bridge.machine.peers.peer_uid import unix_peer_pid
+from lm_tools_bridge.http_server.request import http_date
+from lm_tools_bridge.http_server.request_head import (
+    Framing,
+    HeadReader,
+    ReadHead,
+    RequestHead,
+    framing,
+    refuse_framing,
+)
+from lm_tools_bridge.http_server.response_head import Fields, fixed_lines, render_head
+from lm_tools_bridge.machine.peer_uid import unix_peer_pid
 from manager import __version__
 from manager.admin.control.renewals import TIMES
 

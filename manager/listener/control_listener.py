@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from lm_tools_bridge.http_server.connections.open_connections import Connections
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.http_server.open_connections import Connections
+from lm_tools_bridge.machine.private_files import make_private
 from manager.admin.control.renewals import Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.control_connection import LIMITS, control_connections

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from lm_tools_bridge.machine.peers.peer_uid import tcp_peer_uid
+from lm_tools_bridge.machine.peer_uid import tcp_peer_uid
 from manager.guests import Guest, GuestGate
 from manager.logs.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal

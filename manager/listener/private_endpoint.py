@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from manager.http.request import HttpRequest
 from manager.listener.runner import Runner
 from manager.relay.fast_path import FastPath

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lm_tools_bridge.http_server.parsing.head import PLAIN_LENGTH
+from lm_tools_bridge.http_server.request_head import PLAIN_LENGTH
 from lm_tools_bridge.protocol.call_pattern import PatternValues
 from lm_tools_bridge.protocol.trace_context import BEGIN, END
 from manager.route_cache.cached_route import CachedRoute

@@ -100,7 +100,7 @@ class CachedRoute:
         label, trace: what the observer is told of each call; `label` is None if nobody observes.
         makes_traces: whether its calls get a trace context, because they bring none.
         took: where the time of the last call went in the server
-        (`lm_tools_bridge/protocol/internal/call_timing.py`); empty
+        (`lm_tools_bridge/protocol/internal/call_reports.py`); empty
             if the server did not say.
         body_start: offset of the message in the last response.
         is_streamed: whether the last body from `response_body` was an event stream.

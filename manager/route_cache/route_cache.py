@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from typing import Any, Final, Protocol
 
-from lm_tools_bridge.http_server.responses.date import DateLine
+from lm_tools_bridge.http_server.request import DateLine
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
 from lm_tools_bridge.protocol.inbound import Inbound, classify

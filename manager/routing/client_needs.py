@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from lm_tools_bridge.protocol import headers
-from lm_tools_bridge.protocol.internal.name_rules import OFFERED_LENGTH, NameRules
+from lm_tools_bridge.protocol.internal.client_traits import OFFERED_LENGTH, NameRules
 from manager.routing.client_profiles import ClientProfile
 
 ENTRY_NAME: Final = "lm-tools-bridge"

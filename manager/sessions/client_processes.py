@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lm_tools_bridge.machine.peers.peer_process import peer_pids
+from lm_tools_bridge.machine.peer_process import peer_pids
 from manager.routing.state.clients import RequestRecord
 from manager.routing.state.peer import ClientProcess, Peer
 from manager.routing.state.session_table import Session

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import structs
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
-from lm_tools_bridge.protocol.roots import roots_in
+from lm_tools_bridge.protocol.input_requests import roots_in
 from manager.answers.exchange import Exchange
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
-from lm_tools_bridge.protocol.roots import declares_roots
+from lm_tools_bridge.protocol.input_requests import declares_roots
 from manager.configuration.settings import Settings
 from manager.logs.log import logger, short
 from manager.routing.client_profiles import ClientProfiles

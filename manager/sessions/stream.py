@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from lm_tools_bridge.protocol import sse
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.versions import numbers_events, primes_streams
+from lm_tools_bridge.protocol.names import numbers_events, primes_streams
 from manager.configuration.budgets import MAX_SESSION_EVENT_BYTES
 from manager.sessions.event_ids import EventId
 from manager.sessions.replay import Replay

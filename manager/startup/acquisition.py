@@ -8,8 +8,8 @@ import socket
 import time
 from typing import Final
 
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from manager import __version__, exit_codes
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lm_tools_bridge.machine.files.private_files import open_lock_file
+from lm_tools_bridge.machine.private_files import open_lock_file
 
 # The description is one short line; a bound, because other programs of the user can write the file.
 _MAX_DESCRIPTION_BYTES = 4096

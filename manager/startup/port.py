@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from lm_tools_bridge.machine.peers.peer_uid import proc_net_name
+from lm_tools_bridge.machine.peer_uid import proc_net_name
 
 if TYPE_CHECKING:
     import random

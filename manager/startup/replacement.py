@@ -15,7 +15,7 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from lm_tools_bridge.machine.processes.open_files import restore_limit
+from lm_tools_bridge.machine.own_process import restore_limit
 from manager.startup.systemd import HTTP
 
 CHECK_S: Final = 40.0

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol.internal.client_traits import OwnServers
 from lm_tools_bridge.protocol.internal.source_states import BROKEN, DOWN
 from lm_tools_bridge.text.missing_variables import passing_on
 from lm_tools_bridge.text.printable import printable

@@ -15,8 +15,8 @@ import msgspec
 from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.jsonrpc import Request, Response
+from lm_tools_bridge.protocol.names import LATEST_MODERN
 from lm_tools_bridge.protocol.param_headers import ANNOTATION, Mirrored, annotated, mirror
-from lm_tools_bridge.protocol.versions import LATEST_MODERN
 from manager.stdio_bridge.manager_connection import Header, HttpMessage
 from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
 from manager.upstream.response import UpstreamResponse

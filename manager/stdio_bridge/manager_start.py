@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
-from lm_tools_bridge.machine.processes.login_session import with_session_folder
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.own_process import with_session_folder
+from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from lm_tools_bridge.protocol import names
 from manager import exit_codes
 from manager.configuration.paths import Paths

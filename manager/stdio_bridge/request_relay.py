@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.extensions import skills
 from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH
 from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
 from manager.stdio_bridge import listen_streams

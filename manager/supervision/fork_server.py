@@ -19,8 +19,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from lm_tools_bridge.backoff import backoff
-from lm_tools_bridge.machine.processes.oom import end_before_others
-from lm_tools_bridge.machine.processes.open_files import restore_limit
+from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.internal import fork_server
 from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready

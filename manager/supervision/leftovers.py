@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files, stale_sockets
-from lm_tools_bridge.machine.files.private_folder import TEMPORARY, remove_abandoned
-from lm_tools_bridge.machine.processes.process_sweep import Judge, Verdict, environment, find_all, kill_all
+from lm_tools_bridge.machine import private_files, unix_sockets
+from lm_tools_bridge.machine.private_folder import TEMPORARY, remove_abandoned
+from lm_tools_bridge.machine.process_ending import Judge, Verdict, environment, find_all, kill_all
 from lm_tools_bridge.protocol import names
 
 
@@ -99,7 +99,7 @@ def _temporary() -> int:
 def _channels(folder: Path) -> int:
     if not folder.is_dir():
         return 0
-    with stale_sockets.exclusive(folder):
+    with unix_sockets.exclusive(folder):
         removed = sum(_remove_address(file) for file in folder.glob("*.json"))
         removed += sum(map(_remove_socket, folder.glob("*.sock")))
     return removed
@@ -129,5 +129,5 @@ def _socket_of(file: Path) -> Iterator[Path]:
 def _remove_socket(path: Path) -> bool:
     """Remove a channel's socket if nobody listens on it."""
     with suppress(OSError):
-        return bool(_CHANNEL.match(path.name)) and stale_sockets.remove_if_stale(path)
+        return bool(_CHANNEL.match(path.name)) and unix_sockets.remove_if_stale(path)
     return False

@@ -11,10 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from lm_tools_bridge.protocol import jsonrpc, names, sse
-from lm_tools_bridge.protocol.internal import ended_task
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
-from lm_tools_bridge.protocol.internal.ended_task import EndedTask
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.internal import call_reports as ended_task
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming, EndedTask
+from lm_tools_bridge.protocol.names import Era
 from lm_tools_bridge.token_bucket import TokenBucket
 from manager.call_observer import GOES_ON, CallDetails, CallLabel, CallOrigin, EndedCall, ObserveCall
 from manager.supervision.instance import Instance

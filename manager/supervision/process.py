@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from lm_tools_bridge.machine.processes.oom import end_before_others
-from lm_tools_bridge.machine.processes.open_files import restore_limit
-from lm_tools_bridge.machine.processes.pidfd import open_pidfd
-from lm_tools_bridge.machine.processes.process_ending import Ending
+from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
+from lm_tools_bridge.machine.process_ending import Ending, open_pidfd
 from lm_tools_bridge.protocol import names
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.supervision import environment

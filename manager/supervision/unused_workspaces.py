@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.machine.files.git_worktrees import worktree_at
-from lm_tools_bridge.machine.files.private_folder import remove
+from lm_tools_bridge.machine.git_worktrees import worktree_at
+from lm_tools_bridge.machine.private_folder import remove
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind

@@ -1,7 +1,7 @@
 """Caches parsed response heads, since a server sends the same one again and again.
 
 Two heads share an entry if they differ only in the digits of their single `Content-Length` and in the timing
-of the call (`lm_tools_bridge/protocol/internal/call_timing.py`). For a chunked body the head must be
+of the call (`lm_tools_bridge/protocol/internal/call_reports.py`). For a chunked body the head must be
 identical. The cache
 handles a whole response in one read, and the beginning of a response of known length. Everything else goes to
 the parser, which also adds the entries.
@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lm_tools_bridge.protocol import headers
-from lm_tools_bridge.protocol.internal import call_timing
+from lm_tools_bridge.protocol.internal import call_reports
 from manager.configuration.budgets import MAX_ANSWER_HEADS
 from manager.upstream.response_head import ResponseHead
 
@@ -102,7 +102,7 @@ def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> tuple[Response
     begin, behind = digits.span(1)
     key, took = _key(data, begin, behind, end)
     known = _heads.get(key)
-    if known is None or len(took) > call_timing.LONGEST:
+    if known is None or len(took) > call_reports.LONGEST:
         return None
     return _with_length(known, int(digits[1])), took
 

@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from lm_tools_bridge.machine.peers.peer_uid import Address, tcp_peer_uid
-from lm_tools_bridge.machine.peers.proved_server import ServedByOthers, require_own_server
+from lm_tools_bridge.machine.peer_uid import Address, tcp_peer_uid
+from lm_tools_bridge.machine.proved_server import ServedByOthers, require_own_server
 from lm_tools_bridge.protocol import trace_context
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure

@@ -79,7 +79,7 @@ class UpstreamResponse:
 
     def __init__(self, connection: Carrier) -> None:
         self._carrier = connection
-        # where its time went (`lm_tools_bridge/protocol/internal/call_timing.py`), from the head or a trailer
+        # where the time went (`lm_tools_bridge/protocol/internal/call_reports.py`): from the head or trailer
         self.took = b""
         self._connection: Carrier | None = connection  # None once the response has ended or failed
         self._cause: str | None = None  # of its failure

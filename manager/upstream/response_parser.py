@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from lm_tools_bridge.protocol import headers
-from lm_tools_bridge.protocol.internal import call_timing
+from lm_tools_bridge.protocol.internal import call_reports
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from manager.upstream import header_cache
 from manager.upstream.response_head import ResponseHead
@@ -108,7 +108,7 @@ class ResponseParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a field of the head. Trailers arrive here too, after the head; one of them is known."""
         name = name.lower()
-        if name == _TOOK and len(value) > call_timing.LONGEST:
+        if name == _TOOK and len(value) > call_reports.LONGEST:
             return  # such values would wait for an observer of calls in their thousands
         self._headers.append((name, value))
         if self.has_head and name == _TOOK:

@@ -23,7 +23,7 @@ from typing import Final
 
 import psutil
 
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 
 PATIENCE_S: Final = 45.0
 COLUMNS, ROWS = 100, 40

@@ -22,7 +22,7 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.remote_hosts.tunnel.far_end import SILENCE_S
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.hosts.ssh_hosts import ADDRESS, SshHosts, ssh_hosts

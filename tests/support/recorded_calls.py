@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.recorder.call_log import CallLog
 from lm_tools_bridge.recorder.recorder import Limits, Recorder
 from manager.call_observer import CallDetails, CallLabel, CallOrigin, EndedCall

@@ -20,7 +20,7 @@ import msgspec
 from lm_tools_bridge.protocol import input_requests, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.request_state import approval_id
-from lm_tools_bridge.text.operand import operand
+from lm_tools_bridge.text.printable import operand
 from workspace_server.call_context import CallContext, refuse_request
 from workspace_server.calls.pending_approvals import PendingApproval, PendingApprovals
 from workspace_server.calls.request_state import APPROVAL, RequestStates, StateBinding

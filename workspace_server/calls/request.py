@@ -11,11 +11,11 @@ import msgspec
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection
-from lm_tools_bridge.protocol.internal import name_rules
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
-from lm_tools_bridge.protocol.internal.name_rules import NameRules
+from lm_tools_bridge.protocol.internal import client_traits
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
+from lm_tools_bridge.protocol.internal.client_traits import NameRules
 from lm_tools_bridge.protocol.jsonrpc import Request
-from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol.names import LATEST_MODERN
 from workspace_server.call_context import Notify, ignore_notification
 from workspace_server.catalog.view import View
 
@@ -123,7 +123,7 @@ class McpRequest(msgspec.Struct, frozen=True):
     @property
     def name_rules(self) -> NameRules:
         """What its client needs of the names of tools."""
-        return name_rules.from_header(self.header.get(headers.TOOL_NAMES, ""))
+        return client_traits.from_header(self.header.get(headers.TOOL_NAMES, ""))
 
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.

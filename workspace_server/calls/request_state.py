@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.protocol.internal import request_state
 from workspace_server import log
 

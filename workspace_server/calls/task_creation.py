@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from lm_tools_bridge.protocol import jsonrpc, names, trace_context
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.inbound import Rejection
-from lm_tools_bridge.protocol.internal.ended_task import MAX_NAME, MAX_SOURCE, EndedTask
+from lm_tools_bridge.protocol.internal.call_reports import MAX_NAME, MAX_SOURCE, EndedTask
 from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call, Continuation

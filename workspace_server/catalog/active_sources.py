@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.disks import are_local
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import Registry

@@ -1,8 +1,8 @@
 """Names tools as one client needs them, and finds the tool that a call by any name means or may mean. Pure.
 
 A client may leave out tools whose names have `__`, or cut long names
-(`lm_tools_bridge/protocol/internal/name_rules.py`). It gets other names, and may call a tool by these or by
-the offered one. A spelling that could mean two tools calls neither. Our own tools keep their
+(`lm_tools_bridge/protocol/internal/client_traits.py`). It gets other names, and may call a tool by these or
+by the offered one. A spelling that could mean two tools calls neither. Our own tools keep their
 names, and no other tool takes one of these.
 """
 
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.protocol.internal.name_rules import SEPARATOR, NameRules
+from lm_tools_bridge.protocol.internal.client_traits import SEPARATOR, NameRules
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import OfferedTool

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import skills as extension
+from lm_tools_bridge.protocol import skills_extension as extension
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.source import Source

@@ -12,9 +12,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from lm_tools_bridge.protocol import headers
-from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
-from lm_tools_bridge.protocol.internal.name_rules import AS_OFFERED, NameRules
-from lm_tools_bridge.protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol.internal.client_traits import AS_OFFERED, ClientTraits, NameRules, OwnServers
 from lm_tools_bridge.protocol.internal.source_states import STARTING, UNUSED
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming

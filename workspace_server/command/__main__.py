@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from lm_tools_bridge.terminal.colour import has_colour
 from lm_tools_bridge.terminal.deciding_verbs import DecidingGroup, ForAnyone, never_decides
+from lm_tools_bridge.terminal.screen import has_colour
 from workspace_server.command.arguments import UserFolders
 from workspace_server.features import FEATURES
 

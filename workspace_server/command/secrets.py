@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_json, say
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders

@@ -19,8 +19,7 @@ import click
 
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.deciding_verbs import refuse_children
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust_view import (

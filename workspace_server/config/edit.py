@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files import project_file
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.machine.files.project_file import HeldFolder
+from lm_tools_bridge.machine import project_file
+from lm_tools_bridge.machine.private_files import UnsafePathError
+from lm_tools_bridge.machine.project_file import HeldFolder
 from lm_tools_bridge.text.toml_text import check_editable
 from workspace_server.config import policy
 from workspace_server.config.formats.jsonc import ConfigFileError, decode

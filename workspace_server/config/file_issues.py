@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lm_tools_bridge.protocol.issues import Issue, Level
-from lm_tools_bridge.text.key_lines import line_of
+from lm_tools_bridge.text.toml_text import line_of
 from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.results import clean_text
 

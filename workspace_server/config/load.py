@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from workspace_server.config import combine, servers, settings
 from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.formats import mcp_json, toml_file, variables

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lm_tools_bridge.machine.files.git_worktrees import is_copy
+from lm_tools_bridge.machine.git_worktrees import is_copy
 
 
 class ProjectCopies:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Generic, ParamSpec, TypeVar
 
-from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.disks import are_local
 
 # A folder comes to another file system when something is mounted there, which is rare. A look costs a thread.
 LOOK_AGAIN_S: Final = 10.0

@@ -9,18 +9,17 @@ from functools import lru_cache
 from typing import Any, Final
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
-from lm_tools_bridge.http_server.connections.connection import HttpConnection
-from lm_tools_bridge.http_server.connections.open_connections import Connections as OpenConnections
-from lm_tools_bridge.http_server.connections.server_context import ServerContext
+from lm_tools_bridge.http_server.connection import HttpConnection
 from lm_tools_bridge.http_server.deadline import Deadlines
 from lm_tools_bridge.http_server.limits import Limits
-from lm_tools_bridge.http_server.parsing.head import RequestHead
-from lm_tools_bridge.http_server.parsing.head_reader import ReadHead
+from lm_tools_bridge.http_server.open_connections import Connections as OpenConnections
+from lm_tools_bridge.http_server.open_connections import ServerContext
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.http_server.request import JSON, BaseRequest, ResponseConnection
-from lm_tools_bridge.http_server.responses.response_head import fixed_lines, render_head
+from lm_tools_bridge.http_server.request_head import ReadHead, RequestHead
+from lm_tools_bridge.http_server.response_head import fixed_lines, render_head
 from lm_tools_bridge.protocol import headers, jsonrpc, sse
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
 from workspace_server.http.request_head import MAX_BODY, Admission, ManagerHead, ManagerHeadReader, trace_of
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.extensions.tasks import CHANGED
 from lm_tools_bridge.protocol.inbound import Rejection
+from lm_tools_bridge.protocol.tasks_extension import CHANGED
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Kind, View

@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from lm_tools_bridge.http_server.parsing.framing import refuse_framing
-from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead, framing
-from lm_tools_bridge.http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.request_head import (
+    Framing,
+    HeadReader,
+    ReadHead,
+    RefusedHead,
+    RequestHead,
+    framing,
+    refuse_framing,
+)
 from lm_tools_bridge.protocol import headers, names, trace_context
 
 # As the manager's (`manager/routing/request_heads/admission.py`): it has refused larger bodies before.

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.http_server.parsing.head_reader import MAX_CACHED_HEADS
+from lm_tools_bridge.http_server.request_head import MAX_CACHED_HEADS
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.call_pattern import Pattern, derive_pattern
 from lm_tools_bridge.protocol.errors import Reason, Refusal
@@ -23,7 +23,7 @@ from lm_tools_bridge.protocol.inbound import Inbound, Rejection
 from lm_tools_bridge.protocol.internal.launch import LaunchInstructions
 from lm_tools_bridge.protocol.internal.request_state import approval_id
 from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS, Era
+from lm_tools_bridge.protocol.names import MODERN_REVISIONS, Era
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.pending_approvals import PendingApprovals

@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files, stale_sockets
-from lm_tools_bridge.machine.files.private_socket import listening_socket
-from lm_tools_bridge.machine.peers.confined_process import is_confined_peer
-from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.machine import private_files, unix_sockets
+from lm_tools_bridge.machine.own_children import is_confined_peer
+from lm_tools_bridge.machine.peer_uid import unix_peer_uid
+from lm_tools_bridge.machine.unix_sockets import listening_socket
 from lm_tools_bridge.protocol import jsonrpc
 from workspace_server import log
 from workspace_server.call_context import Toolbox
@@ -141,7 +141,7 @@ def listen(address: ChannelAddress) -> socket.socket:
     for folder in (address.file.parent, address.socket.parent):
         private_files.make_private(folder)
     content = {"socket": str(address.socket), "auth": address.auth, "pid": os.getpid()}
-    with stale_sockets.exclusive(address.file.parent):
+    with unix_sockets.exclusive(address.file.parent):
         _remove_stale_sockets(address)
         # first: should this process be killed, the file tells the manager where the socket is
         private_files.write(address.file, msgspec.json.encode(content) + b"\n")
@@ -170,7 +170,7 @@ def _remove_stale_sockets(address: ChannelAddress) -> None:
     beginning = address.socket.name.rpartition("-")[0]
     for path in address.socket.parent.glob(f"{beginning}-????????.sock" if beginning else "*.sock"):
         with suppress(OSError):
-            stale_sockets.remove_if_stale(path)
+            unix_sockets.remove_if_stale(path)
 
 
 # Without a pause, the loop would spin while no descriptor is free. Connections wait in the backlog.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
+from lm_tools_bridge.machine.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.content_length import ContentLengthSplitter, frame
 from workspace_server.internal_channel.dispatcher import (

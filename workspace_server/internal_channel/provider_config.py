@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files, project_file
+from lm_tools_bridge.machine import private_files, project_file
 from workspace_server.trust.item import TrustItem, hashed
 from workspace_server.trust.redaction import redacted_url
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
-from lm_tools_bridge.protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits, OwnServers
 from workspace_server.catalog.view import Mode, View, is_own_server
 from workspace_server.methods import resources
 from workspace_server.results import clean_text

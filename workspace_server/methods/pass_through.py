@@ -16,7 +16,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.inbound import Rejection
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS, Era
+from lm_tools_bridge.protocol.names import MODERN_REVISIONS, Era
 from workspace_server import naming
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.call import Way, call_of

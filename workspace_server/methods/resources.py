@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from lm_tools_bridge.protocol import inbound, jsonrpc, names
+from lm_tools_bridge.protocol import skills_extension as extension
 from lm_tools_bridge.protocol.errors import Refusal
-from lm_tools_bridge.protocol.extensions import skills as extension
 from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server import naming
 from workspace_server.calls import mcp_requests, unknown_tool

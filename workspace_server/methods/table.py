@@ -14,15 +14,14 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from lm_tools_bridge.protocol import headers, jsonrpc, names
-from lm_tools_bridge.protocol.extensions import skills as skills_extension
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import headers, jsonrpc, names, skills_extension
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.inbound import Rejection
-from lm_tools_bridge.protocol.internal import own_servers
+from lm_tools_bridge.protocol.internal import client_traits
 from lm_tools_bridge.protocol.internal import result_trim as trims
 from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol.names import MODERN_REVISIONS
 from workspace_server import log
 from workspace_server.calls.call import Way
 from workspace_server.calls.dispatch import Calls
@@ -258,7 +257,7 @@ class Methods:
         view = await self._list_view(request)
         mode, traits = mode_of(request.header, request.query), traits_of(request.header)
         is_kept = await self._kept_meta_tools.keeps(request.client, is_needed=view.needs_meta_tools(mode))
-        own = own_servers.decode(request.header.get(headers.OWN_FILES, ""))
+        own = client_traits.decode(request.header.get(headers.OWN_FILES, ""))
         definitions: Sequence[Mapping[str, Any]]
         definitions = view.listed(mode, own, traits, keeps_meta_tools=is_kept)
         if request.model_sees_both:
@@ -315,7 +314,7 @@ class Methods:
 def _reader(request: McpRequest) -> Reader:
     header = request.header
     folder = headers.decode_value(header.get(headers.FOLDER, "")) or ""
-    own = own_servers.decode(header.get(headers.OWN_FILES, ""))
+    own = client_traits.decode(header.get(headers.OWN_FILES, ""))
     return Reader(traits_of(header), own, mode_of(header, request.query), folder)
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.inbound import Rejection
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome

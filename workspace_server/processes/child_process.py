@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from lm_tools_bridge.machine.processes.pidfd import open_pidfd
-from lm_tools_bridge.machine.processes.process_ending import Ending
+from lm_tools_bridge.machine.process_ending import Ending, open_pidfd
 from lm_tools_bridge.protocol import names
 from workspace_server import log
 from workspace_server.processes import marked_processes

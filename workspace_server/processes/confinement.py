@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.private_folder import temporary_folder
+from lm_tools_bridge.machine.private_folder import temporary_folder
 
 LAUNCHER: Final = str(Path(__file__).with_name("launcher.py"))
 _PROBE_S: Final = 10.0

@@ -10,14 +10,7 @@ import os
 import sys
 from typing import Final
 
-from lm_tools_bridge.machine.processes.process_sweep import (
-    Verdict,
-    environment,
-    find_all,
-    kill_all,
-    pids,
-    read_proc,
-)
+from lm_tools_bridge.machine.process_ending import Verdict, environment, find_all, kill_all, pids, read_proc
 
 _KERNEL_THREAD: Final = 0x00200000
 

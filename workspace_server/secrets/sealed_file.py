@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from workspace_server import log
 from workspace_server.secrets.entry import SecretStoreError, StoredSecret, entry_name
 

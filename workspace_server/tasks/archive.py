@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.extensions import tasks
 from workspace_server import log
 from workspace_server.budgets import MAX_TASKS
 from workspace_server.tasks.running_task import RunningTask

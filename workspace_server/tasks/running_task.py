@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import inbound, input_requests, jsonrpc, names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from workspace_server.call_context import CallContext, OpenRequests, input_request
 from workspace_server.results import clean_text
 from workspace_server.tasks.store import MAX_MESSAGE, Status

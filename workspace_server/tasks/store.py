@@ -18,8 +18,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from workspace_server import log
 
 # What clients are advised: a shorter interval costs them a request each, a longer one delays results.

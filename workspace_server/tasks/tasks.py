@@ -20,10 +20,10 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.extensions import tasks
-from lm_tools_bridge.protocol.internal import ended_task
-from lm_tools_bridge.protocol.internal.ended_task import EndedTask
+from lm_tools_bridge.protocol.internal import call_reports as ended_task
+from lm_tools_bridge.protocol.internal.call_reports import EndedTask
 from workspace_server import log
 from workspace_server.budgets import MAX_TASKS
 from workspace_server.call_context import CallContext

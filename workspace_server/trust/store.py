@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
 from workspace_server.trust.record import (

@@ -20,8 +20,8 @@ from lm_tools_bridge.agent.settings.file import NotEditable, load, save
 from lm_tools_bridge.agent.settings.settings import MANUAL, AgentSettings
 from lm_tools_bridge.agent.settings.workspace_file import add_servers
 from lm_tools_bridge.agent.slash_commands.model_choice import picked, show_models
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.machine.files.disk_errors import worded
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.text.near_names import did_you_mean
 
 OLLMCPC: Final = ".ollmcpc.json"

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.agent.approval import Verdict
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.machine.files.private_lines import append_line
+from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.line_queue import LineQueue
+from lm_tools_bridge.machine.private_files import UnsafePathError, append_line
 from lm_tools_bridge.text.redaction import HIDDEN, is_secret_name, mask
 
 MAX_VALUE: Final = 500

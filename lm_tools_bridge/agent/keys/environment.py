@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.agent.keys.key import Key, KeySourceFailed, KeyWish, StoreReadOnly
-from lm_tools_bridge.machine.files import private_files, project_file
+from lm_tools_bridge.machine import private_files, project_file
 
 _LARGEST: Final = 256 * 1024
 _LINE: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")

@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.agent.keys.key import Key, KeySourceFailed, KeyWish
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.peer_uid import unix_peer_uid
 
 FOLDER: Final = "internal"
 SETTLE_S: Final = 3.0

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.agent.local_tools.sudo_peer import asks_for_sudo
-from lm_tools_bridge.machine.files.private_folder import PrivateFolder, temporary_folder
-from lm_tools_bridge.machine.files.private_socket import listening_socket
-from lm_tools_bridge.machine.peers.peer_uid import unix_peer_pid, unix_peer_uid
+from lm_tools_bridge.machine.peer_uid import unix_peer_pid, unix_peer_uid
+from lm_tools_bridge.machine.private_folder import PrivateFolder, temporary_folder
+from lm_tools_bridge.machine.unix_sockets import listening_socket
 
 SOCKET: Final = "askpass.sock"
 _PROGRAM: Final = "askpass"

@@ -13,7 +13,7 @@ from typing import Final
 
 from lm_tools_bridge.agent.local_tools.command_output import CommandEnd, OutputBuffer
 from lm_tools_bridge.agent.local_tools.command_watch import watched
-from lm_tools_bridge.machine.processes.process_sweep import Judge, Verdict, environment, kill_all
+from lm_tools_bridge.machine.process_ending import Judge, Verdict, environment, kill_all
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.text.harmless_variables import is_harmless, without_credentials
 

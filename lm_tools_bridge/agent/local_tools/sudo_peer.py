@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lm_tools_bridge.machine.processes.process_sweep import environment
+from lm_tools_bridge.machine.process_ending import environment
 
 if TYPE_CHECKING:
     import psutil

@@ -12,7 +12,7 @@ from lm_tools_bridge.agent.manager_client.endpoint import CAPABILITIES, CLIENT_N
 from lm_tools_bridge.agent.manager_client.failures import AnswerLost, Refused, Undelivered
 from lm_tools_bridge.agent.manager_client.transport import Transport, messages, session_headers
 from lm_tools_bridge.protocol import headers, jsonrpc, names
-from lm_tools_bridge.protocol.versions import LATEST_LEGACY
+from lm_tools_bridge.protocol.names import LATEST_LEGACY
 
 OPEN_S: Final = 60.0
 """Seconds that the manager may take for `initialize`; it may wait for a workspace server."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from lm_tools_bridge.agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
-from lm_tools_bridge.machine.files import private_files, project_file
+from lm_tools_bridge.machine import private_files, project_file
 from lm_tools_bridge.text.printable import printable
 
 FILE: Final = "providers.json"

@@ -22,9 +22,8 @@ from lm_tools_bridge.agent.model_events import (
     Usage,
 )  # fmt: skip
 from lm_tools_bridge.agent.providers.result_messages import asked, window_of
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.machine.files.private_lines import append_line
 from lm_tools_bridge.machine.line_queue import LineQueue
+from lm_tools_bridge.machine.private_files import UnsafePathError, append_line
 from lm_tools_bridge.text.redaction import mask
 
 FILE: Final = "agent-debug.log"

@@ -19,8 +19,8 @@ from lm_tools_bridge.agent.saved_sessions.session_text import (
     encoded,
     title_of,
 )
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import UnsafePathError
 
 _STEP: Final = "its first line has to be an object that names the folder: repair it, or remove the file"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.agent.saved_sessions.session_text import Heading, heading_of
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of one session."""

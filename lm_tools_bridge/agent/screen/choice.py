@@ -10,7 +10,7 @@ from lm_tools_bridge.agent.screen.json_screen import JsonScreen
 from lm_tools_bridge.agent.screen.line_input import LineInput
 from lm_tools_bridge.agent.screen.plain_screen import PlainScreen
 from lm_tools_bridge.agent.screen.screen import Completions, Screen
-from lm_tools_bridge.terminal.colour import has_colour
+from lm_tools_bridge.terminal.screen import has_colour
 
 
 def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Screen, Callable[[], bool]]:

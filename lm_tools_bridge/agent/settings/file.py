@@ -18,12 +18,11 @@ from lm_tools_bridge.agent.settings.settings import (
     AgentSettings,
     ProviderEntry,
 )
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.machine.peers.own_children import are_we_own_child
-from lm_tools_bridge.text.key_lines import line_of
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.own_children import are_we_own_child
 from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.printable import printable
-from lm_tools_bridge.text.toml_text import TooManyKeysError, check_editable, parse_toml
+from lm_tools_bridge.text.toml_text import TooManyKeysError, check_editable, line_of, parse_toml
 
 TABLE: Final = "agent"
 _LIMIT: Final = 1024 * 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.agent.settings.settings import default
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.text.toml_text import parse_toml
 
 PORT_VARIABLE: Final = "LMTB_HTTP_PORT"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lm_tools_bridge.machine.files.marked_folder import marks_of
-from lm_tools_bridge.machine.files.project_marks import STRONG
+from lm_tools_bridge.machine.marked_folder import marks_of
+from lm_tools_bridge.machine.project_marks import STRONG
 
 
 def project_folder(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.agent.settings.file import NotEditable
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 
 _LARGEST: Final = 1024 * 1024
 

@@ -12,7 +12,7 @@ from lm_tools_bridge.agent.model_events import ProviderFailure
 from lm_tools_bridge.agent.screen.screen import Screen
 from lm_tools_bridge.agent.settings.file import NotEditable, save
 from lm_tools_bridge.agent.slash_commands.tool_menu import chosen
-from lm_tools_bridge.machine.files.private_files import LockTimeout, UnsafePathError
+from lm_tools_bridge.machine.private_files import LockTimeout, UnsafePathError
 
 SHOWN: Final = 30
 """Models of a list that are shown; remote providers have hundreds."""

@@ -15,8 +15,8 @@ from lm_tools_bridge.agent.settings.manager_address import manager_endpoint
 from lm_tools_bridge.agent.settings.settings import FIELDS, AgentSettings, default, description
 from lm_tools_bridge.agent.slash_commands.session import Session
 from lm_tools_bridge.agent.slash_commands.tables import table
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import LockTimeout, UnsafePathError
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import LockTimeout, UnsafePathError
 from lm_tools_bridge.terminal.views import Column, Kind
 from lm_tools_bridge.text.near_names import did_you_mean
 

@@ -21,9 +21,9 @@ from lm_tools_bridge.agent.tool_service.close_codes import (
 )
 from lm_tools_bridge.agent.tool_service.errors import ConnectionLost, ToolServiceError
 from lm_tools_bridge.agent.tool_service.keep_alive import PING_S, PONG_S, KeepAlive
-from lm_tools_bridge.machine.peers.proved_connector import ProvedConnector
+from lm_tools_bridge.machine.proved_connector import ProvedConnector
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.versions import LATEST_LEGACY
+from lm_tools_bridge.protocol.names import LATEST_LEGACY
 
 CALL_S: Final = 120.0
 CONNECT_S: Final = 10.0

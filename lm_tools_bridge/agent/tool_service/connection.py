@@ -14,7 +14,7 @@ from lm_tools_bridge.agent.tool_service.errors import ToolServiceError
 from lm_tools_bridge.agent.tool_service.keep_alive import KeepAlive
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import Malformed, Notification, Request
-from lm_tools_bridge.protocol.versions import negotiate
+from lm_tools_bridge.protocol.names import negotiate
 
 MAX_CALLS: Final = 32
 """Requests of one connection that may run at once."""

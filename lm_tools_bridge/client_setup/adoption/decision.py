@@ -14,7 +14,7 @@ from lm_tools_bridge.client_setup.change import BOM, Change, decoded, refused, v
 from lm_tools_bridge.client_setup.editing import jsonc_edit, jsonc_parser, toml_edit
 from lm_tools_bridge.client_setup.editing.jsonc_parser import Node
 from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
-from lm_tools_bridge.protocol.internal.own_servers import namespace_of
+from lm_tools_bridge.protocol.internal.client_traits import namespace_of
 
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
 USER_FILE: Final = "workspace.toml"

@@ -38,7 +38,7 @@ from lm_tools_bridge.client_setup.entries import Endpoint
 from lm_tools_bridge.client_setup.entry_upgrade import Entry
 from lm_tools_bridge.client_setup.folder_trust import uses_servers
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.protocol.internal.own_servers import namespace_of
+from lm_tools_bridge.protocol.internal.client_traits import namespace_of
 from lm_tools_bridge.terminal.command_line import Failure
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.output.manager_access import current_folder

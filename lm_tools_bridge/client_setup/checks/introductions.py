@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from lm_tools_bridge.client_setup.change import ENTRY_NAME
-from lm_tools_bridge.protocol.versions import LATEST_LEGACY, LATEST_MODERN
+from lm_tools_bridge.protocol.names import LATEST_LEGACY, LATEST_MODERN
 
 
 class Introduction(NamedTuple):

@@ -14,9 +14,9 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from lm_tools_bridge.client_setup.checks.introductions import Introduction
-from lm_tools_bridge.machine.peers.proved_server import require_own_server
+from lm_tools_bridge.machine.proved_server import require_own_server
 from lm_tools_bridge.protocol import headers, names, sse
-from lm_tools_bridge.protocol.versions import Era, era_of
+from lm_tools_bridge.protocol.names import Era, era_of
 from manager.routing.state.client_overview import PLAYED
 
 MAX_PAGES: Final = 100

@@ -14,7 +14,7 @@ from lm_tools_bridge.client_setup.checks.played_client import Seen, Unanswered
 from lm_tools_bridge.client_setup.clients import Machine
 from lm_tools_bridge.client_setup.configured_entries import ClientConfiguration, Configured
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.internal.own_servers import namespace_of
+from lm_tools_bridge.protocol.internal.client_traits import namespace_of
 from lm_tools_bridge.protocol.internal.source_states import STARTING
 from manager.cli.output.findings import Level
 from manager.routing.client_profiles import ClientProfile

@@ -9,7 +9,7 @@ from pathlib import Path
 from lm_tools_bridge.client_setup.adoption.project_file_formats import ServersFile
 from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
 from lm_tools_bridge.client_setup.cli.context import user_machine
-from lm_tools_bridge.protocol.internal.own_servers import namespace_of
+from lm_tools_bridge.protocol.internal.client_traits import namespace_of
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import read_approvals

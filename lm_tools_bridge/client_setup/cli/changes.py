@@ -15,8 +15,7 @@ from lm_tools_bridge.client_setup.clients import Client
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Planned
 from lm_tools_bridge.terminal.command_line import Failure, confirm, print_json, say
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.output.file_changes import diff_lines, short, show_diff

@@ -14,8 +14,7 @@ from typing import Any, Final
 from lm_tools_bridge.client_setup.clients import Client
 from lm_tools_bridge.client_setup.entries import Endpoint
 from lm_tools_bridge.terminal.command_line import Failure, choose, confirm, say
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.terminal.waiting import waiting
 from manager.cli.lifecycle.stop import WatchedProcess
 from manager.cli.output.manager_access import user_paths

@@ -20,8 +20,7 @@ from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.entry_upgrade import Entry, upgraded
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview
 from lm_tools_bridge.terminal.command_line import Command, Failure, json_option, print_json, say
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.text.printable import printable
 from manager.cli import suggestions
 from manager.cli.output.file_changes import short

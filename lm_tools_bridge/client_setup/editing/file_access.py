@@ -19,9 +19,9 @@ from typing import Final
 
 from lm_tools_bridge.client_setup.change import Change
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.machine.files import project_file
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.machine.files.project_file import FolderIdentity, HeldFolder
+from lm_tools_bridge.machine import project_file
+from lm_tools_bridge.machine.private_files import UnsafePathError
+from lm_tools_bridge.machine.project_file import FolderIdentity, HeldFolder
 
 MAX_BYTES: Final = 5 * 1024 * 1024
 _NEW_MODE: Final = 0o600

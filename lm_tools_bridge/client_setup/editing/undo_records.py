@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 
 FOLDER: Final = "client-files"
 _MAX_RECORD: Final = 32 * 1024 * 1024

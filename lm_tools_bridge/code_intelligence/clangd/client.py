@@ -24,7 +24,7 @@ from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, in_copy
 from lm_tools_bridge.code_intelligence.wire import document_uris
 from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
-from lm_tools_bridge.machine.files.git_worktrees import are_siblings
+from lm_tools_bridge.machine.git_worktrees import are_siblings
 from workspace_server.tool import InvalidArguments
 from workspace_server.workspace import OutsideWorkspace
 

@@ -20,7 +20,7 @@ from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance, relevance_of
-from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.disks import are_local
 from lm_tools_bridge.machine.own_distribution import command_adding
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
 from workspace_server.workspace import Workspace

@@ -13,7 +13,7 @@ from lm_tools_bridge.code_intelligence.outline.grammars import LANGUAGES, gramma
 from lm_tools_bridge.code_intelligence.outline.syntax_symbols import Symbol, span, symbols_of
 from lm_tools_bridge.code_intelligence.tree.relevant_files import GENERATED_MARKS, SKIPPED_FOLDERS
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
-from lm_tools_bridge.machine.files.git_worktrees import is_copy
+from lm_tools_bridge.machine.git_worktrees import is_copy
 
 MAX_FILES: Final = 20_000
 """Files of one search: parsing more would take longer than a caller waits."""

@@ -18,8 +18,8 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
 from lm_tools_bridge.code_intelligence.server_process.launch import Launch
 from lm_tools_bridge.code_intelligence.server_process.private_files import needed_files, private_files
-from lm_tools_bridge.machine.files.private_folder import PrivateFolder, temporary_folder
-from lm_tools_bridge.machine.peers.confined_process import MAX_FILE_BYTES
+from lm_tools_bridge.machine.own_children import MAX_FILE_BYTES
+from lm_tools_bridge.machine.private_folder import PrivateFolder, temporary_folder
 from workspace_server.processes.child_process import Command
 from workspace_server.processes.confinement import Confinement
 

@@ -18,7 +18,7 @@ from lm_tools_bridge.code_intelligence.tree.relevant_files import (
     Relevance,
 )
 from lm_tools_bridge.code_intelligence.tree.tree_changes import FileState, Snapshot
-from lm_tools_bridge.machine.files.git_worktrees import is_copy
+from lm_tools_bridge.machine.git_worktrees import is_copy
 
 MAX_ENTRIES: Final = 200_000
 """Files and folders of one look, which takes about a second then; larger projects are looked at in part."""

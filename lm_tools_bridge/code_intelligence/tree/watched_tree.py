@@ -22,7 +22,7 @@ from lm_tools_bridge.code_intelligence.tree.relevant_files import (
 )
 from lm_tools_bridge.code_intelligence.tree.tree_changes import Snapshot
 from lm_tools_bridge.code_intelligence.tree.tree_scan import NOTHING, Held, scan, state_of
-from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.disks import are_local
 from workspace_server.files.folder_events import Events, FolderEvents
 
 LOOK_AGAIN_S: Final = 60.0

@@ -12,7 +12,7 @@ from html import escape
 from typing import Final
 
 from lm_tools_bridge.protocol.internal.source_states import STATES
-from lm_tools_bridge.terminal.tones import MARKS, Tone, tone_of
+from lm_tools_bridge.terminal.views import MARKS, Tone, tone_of
 from lm_tools_bridge.text.printable import printable
 from manager.features import has_feature
 

@@ -25,8 +25,8 @@ from lm_tools_bridge.page.overview.browser_name import browser_name
 from lm_tools_bridge.page.overview.health import health_html
 from lm_tools_bridge.page.overview.needs import Need
 from lm_tools_bridge.page.overview.view import ManagerFacts, PageView
-from lm_tools_bridge.terminal.quantities import duration, latency, size
-from lm_tools_bridge.terminal.tones import MARKS
+from lm_tools_bridge.terminal.views import MARKS
+from lm_tools_bridge.text.quantities import duration, latency, size
 
 _PAGES: Final = {"trust": "See what changed", "issues": "See the issues"}
 """Labels of links to parts of a project's page."""

@@ -177,7 +177,7 @@ def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bo
 
 def _write(file: Path, log: CallLog | None, matches: Iterator[Call], *, contents: bool) -> int:
     """Write calls to a file that only this user can read. Returns how many."""
-    from lm_tools_bridge.machine.files import private_files
+    from lm_tools_bridge.machine import private_files
 
     lines = [msgspec.json.encode(_exported(log, call, contents=contents)) for call in matches]
     with explained():

@@ -15,7 +15,7 @@ from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import CallLog
 from lm_tools_bridge.recorder.tables import NewerFile
 from lm_tools_bridge.terminal.command_line import Command, Failure
-from lm_tools_bridge.text.moments import moment_of
+from lm_tools_bridge.text.quantities import moment_of
 from manager.cli import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.user_settings import user_settings

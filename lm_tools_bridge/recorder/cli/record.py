@@ -11,16 +11,14 @@ from typing import Any, Final
 import click
 import msgspec
 
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.recorder import retention
 from lm_tools_bridge.recorder.cli.options import OFF, are_recorded, open_log, project_named, step_after
 from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, read_rules, set_rule
 from lm_tools_bridge.recorder.database import open_to_write
-from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
-from lm_tools_bridge.terminal.length import Length
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Fact, FactList, Note
+from lm_tools_bridge.terminal.command_line import Failure, Length, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.views import Fact, FactList, Note, Tone
 from manager.cli import suggestions
 from manager.cli.output.manager_access import user_paths
 

@@ -12,9 +12,8 @@ import msgspec
 
 from lm_tools_bridge.recorder.call_log import Call, Contents
 from lm_tools_bridge.recorder.statistics import ToolFigures
-from lm_tools_bridge.terminal.quantities import latency
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View
+from lm_tools_bridge.text.quantities import latency
 from manager.call_observer import is_failure
 
 COLUMNS: Final = (

@@ -15,7 +15,7 @@ from lm_tools_bridge.recorder.page.fragments import outcome
 from lm_tools_bridge.recorder.page.lookups import FoundCall
 from lm_tools_bridge.recorder.page.query import address
 from lm_tools_bridge.recorder.server_output import OutputLine
-from lm_tools_bridge.terminal.quantities import latency
+from lm_tools_bridge.text.quantities import latency
 from manager.status_reading.responses import formatted
 
 LONGEST_CONTENT: Final = 20_000

@@ -12,9 +12,9 @@ from lm_tools_bridge.recorder.call_log import Call
 from lm_tools_bridge.recorder.page.lookups import FoundCalls, FoundFigures
 from lm_tools_bridge.recorder.page.query import CALL_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
 from lm_tools_bridge.recorder.statistics import ToolFigures
-from lm_tools_bridge.terminal.quantities import latency
-from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Tone
 from lm_tools_bridge.text.printable import printable
+from lm_tools_bridge.text.quantities import latency
 from manager.call_observer import TASK
 
 _EMPTY: Final = "No call is recorded yet: each appears half a second after it has ended."

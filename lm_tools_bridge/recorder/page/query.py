@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from lm_tools_bridge.page.drawing.html import CALLS_PATH
 from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.text.moments import moment_of
+from lm_tools_bridge.text.quantities import moment_of
 
 CALL_PATH: Final = "/page/call"
 FIGURES_PATH: Final = f"{CALLS_PATH}/figures"

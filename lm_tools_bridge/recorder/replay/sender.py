@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from lm_tools_bridge.machine.peers.proved_server import require_own_server
+from lm_tools_bridge.machine.proved_server import require_own_server
 from lm_tools_bridge.recorder.replay.comparison import Difference, differences
 from lm_tools_bridge.recorder.replay.recording import RecordedCall
 from lm_tools_bridge.terminal.command_line import Failure
-from lm_tools_bridge.text.redactor import Redactor
+from lm_tools_bridge.text.redaction import Redactor
 
 if TYPE_CHECKING:
     import httpx2

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from lm_tools_bridge.remote_hosts.address import InvalidAddress, is_name
 from lm_tools_bridge.remote_hosts.cli.hosts import host_named, log_out, login_of, user_hosts
 from lm_tools_bridge.remote_hosts.known_hosts import (
@@ -26,8 +26,8 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
 )
 from lm_tools_bridge.remote_hosts.transports import login
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
-from lm_tools_bridge.terminal.quantities import latency
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Table
+from lm_tools_bridge.text.quantities import latency
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control

@@ -14,7 +14,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import members_of
-from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol.names import LATEST_MODERN
 from lm_tools_bridge.team.registry.entry import Kind, Policy
 
 METHODS: Final = frozenset({names.DISCOVER, names.TOOLS_LIST, names.TOOLS_CALL})

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_files import LockTimeout
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_files import LockTimeout
 from lm_tools_bridge.team import membership
 from lm_tools_bridge.team.membership import Membership, UnreadableMembership
 from lm_tools_bridge.terminal.command_line import Failure

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View
 from manager.status_reading.responses import objects
 
 _OWN: Final = (

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from lm_tools_bridge.http_server.parsing.body_reader import BROKEN
 from lm_tools_bridge.http_server.refusal import BODY_TIMEOUT, AdmissionRefusal, body_too_large
-from lm_tools_bridge.machine.peers.own_child_connections import is_own_child_connection
+from lm_tools_bridge.http_server.request_parser import BROKEN
+from lm_tools_bridge.machine.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol.internal.registration import InvalidPayload
 from manager.http import lazy_aiohttp as web
 

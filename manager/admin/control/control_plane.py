@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from lm_tools_bridge.machine.peers.confined_process import is_confined_peer
-from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.machine.own_children import is_confined_peer
+from lm_tools_bridge.machine.peer_uid import unix_peer_uid
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat

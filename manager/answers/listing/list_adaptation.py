@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from lm_tools_bridge.protocol import headers
-from lm_tools_bridge.protocol.internal.own_servers import OwnServers, encode
+from lm_tools_bridge.protocol.internal.client_traits import OwnServers, encode
 from manager.answers.exchange import Exchange
 from manager.answers.listing.own_servers import OwnServersLookup
 from manager.routing.client_needs import needs_of

@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import Refusal
-from lm_tools_bridge.protocol.extensions import skills
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.listing.catalog import Catalog

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol.internal.client_traits import OwnServers
 from manager.answers.exchange import Exchange
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import Approvals, read_approvals

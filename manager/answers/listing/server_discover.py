@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Located, Unlocated
 from manager.answers.listing.catalog import Catalog, Failure

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.machine.processes.pidfd import has_ended, open_pidfd
+from lm_tools_bridge.machine.process_ending import has_ended, open_pidfd
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes

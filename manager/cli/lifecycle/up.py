@@ -12,8 +12,7 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes

@@ -8,8 +8,7 @@ from enum import Enum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Note, View
+from lm_tools_bridge.terminal.views import Note, Tone, View
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.configuration.settings import ConfigurationError, Settings, load_settings

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.terminal.quantities import duration, latency
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.terminal.show import show
-from lm_tools_bridge.terminal.tones import Tone, tone_of
-from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View, tone_of
 from lm_tools_bridge.terminal.waiting import waiting
+from lm_tools_bridge.text.quantities import duration, latency
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths

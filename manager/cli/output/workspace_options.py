@@ -12,8 +12,7 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.terminal.command_line import Command, Failure, say
-from lm_tools_bridge.terminal.tones import Tone
-from lm_tools_bridge.terminal.views import Note
+from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.text.near_names import did_you_mean
 from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lm_tools_bridge.machine.processes.login_session import with_session_folder
+from lm_tools_bridge.machine.own_process import with_session_folder
 
 SYSTEMCTL: Final = ("systemctl", "--user")
 # A question is answered in milliseconds; without a user manager, `systemctl` would wait for D-Bus (25 s).

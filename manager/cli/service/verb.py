@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lm_tools_bridge.machine.files import private_files
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Fact, FactList
 from manager import __version__, exit_codes

@@ -13,8 +13,7 @@ import click
 from lm_tools_bridge.protocol.internal.source_states import DOWN
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
-from lm_tools_bridge.text.operand import operand
-from lm_tools_bridge.text.printable import printable
+from lm_tools_bridge.text.printable import operand, printable
 from manager.cli import suggestions, workspace_command
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.workspace_options import cwd_option, print_issues, source_id

@@ -15,7 +15,7 @@ import click
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.near_names import near
-from lm_tools_bridge.text.operand import operand
+from lm_tools_bridge.text.printable import operand
 from manager.cli import suggestions, workspace_command
 from manager.cli.output.manager_access import ask, ask_about, current_folder
 from manager.cli.output.workspace_options import cwd_option, print_issues, source_id

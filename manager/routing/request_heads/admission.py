@@ -1,7 +1,7 @@
 """Admission rules of the manager's port: Host, Origin, method, size and era of a request head. Pure.
 
 One set of rules for `ClientHeadReader` and for the middleware in front of aiohttp. Not here: who the peer is
-(`manager/listener/peer_identity.py`), the grammar of heads (`lm_tools_bridge/http_server/parsing/head.py`),
+(`manager/listener/peer_identity.py`), the grammar of heads (`lm_tools_bridge/http_server/request_head.py`),
 and what a body must look like (`manager/routing/json/scan.py`, re-exported).
 """
 
@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from lm_tools_bridge.http_server.parsing.framing import refuse_framing
-from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal, body_too_large
+from lm_tools_bridge.http_server.request_head import RequestHead, refuse_framing
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason
 from manager.configuration.budgets import MAX_REQUEST_HEAD

@@ -6,9 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from lm_tools_bridge.http_server.parsing.head import Framing, RequestHead, framing
-from lm_tools_bridge.http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.request_head import (
+    Framing,
+    HeadReader,
+    ReadHead,
+    RefusedHead,
+    RequestHead,
+    framing,
+)
 from lm_tools_bridge.protocol import headers, trace_context
 from manager.routing.request_heads.admission import AdmissionRules, refuse
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata

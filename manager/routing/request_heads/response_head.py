@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lm_tools_bridge.http_server.parsing.head import RequestHead
-from lm_tools_bridge.http_server.responses import response_head
+from lm_tools_bridge.http_server import response_head
+from lm_tools_bridge.http_server.request_head import RequestHead
 from manager.routing.request_heads.admission import ANSWER_HEADERS, AdmissionRefusal, refusal_body
 
 

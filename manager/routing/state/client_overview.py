@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.peer import Peer
 from manager.routing.state.session_table import Session

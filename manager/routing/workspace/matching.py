@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lm_tools_bridge.machine.files.project_marks import STRONG, Mark
+from lm_tools_bridge.machine.project_marks import STRONG, Mark
 from manager.disk.folder import Ancestor, FolderIdentity
 
 _WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = STRONG | {"vscode"}

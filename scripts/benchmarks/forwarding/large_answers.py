@@ -11,7 +11,7 @@ import json
 from typing import Final
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol.names import LATEST_MODERN
 from scripts.benchmarks.environment.nginx import NONCE
 
 _HEALTH: Final = json.dumps({"ok": True, "nonce": NONCE}).encode()

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.protocol.trace_context import made
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import CallLog

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
-from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol.names import LATEST_MODERN
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.environment import own_manager
 from scripts.benchmarks.environment.own_manager import POST_HEADERS, Manager

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lm_tools_bridge.protocol import headers, names
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol.names import MODERN_REVISIONS
 from scripts.benchmarks.startup.cold import META
 
 SUM: Final = {"expression": "6 * 7"}

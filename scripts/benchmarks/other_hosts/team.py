@@ -25,7 +25,7 @@ from urllib.parse import quote
 from aiohttp import ClientSession, TCPConnector
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
-from lm_tools_bridge.protocol.versions import LATEST_MODERN
+from lm_tools_bridge.protocol.names import LATEST_MODERN
 from lm_tools_bridge.team import membership
 from lm_tools_bridge.team.membership import Membership, OwnOffer, Use
 from scripts.benchmarks.environment import own_manager

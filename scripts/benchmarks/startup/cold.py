@@ -26,7 +26,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from lm_tools_bridge.protocol import headers, names
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol.names import MODERN_REVISIONS
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 

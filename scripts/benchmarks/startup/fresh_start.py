@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.protocol import headers, names
-from lm_tools_bridge.protocol.versions import MODERN_REVISIONS
+from lm_tools_bridge.protocol.names import MODERN_REVISIONS
 from scripts.benchmarks.startup import cold
 
 REST_S: Final = 3.0

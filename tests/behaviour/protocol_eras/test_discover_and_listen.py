@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
 from lm_tools_bridge.protocol import headers, names
-from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol import skills_extension as skills
 from manager.answers.listing import server_discover
 from support.clients.raw_clients import EVENTS, Answer, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events

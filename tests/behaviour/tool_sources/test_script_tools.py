@@ -18,7 +18,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Answer, Client, SessionClient
 from support.processes.timeouts import within

@@ -17,7 +17,7 @@ import mcp
 import pytest
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol import skills_extension as skills
 from support.clients.raw_clients import SessionClient
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, Project, eventually

@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from lm_tools_bridge.protocol import headers, names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from manager.client import Control
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.projects.gateway import Project, eventually, running_gateway

@@ -22,7 +22,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from lm_tools_bridge.protocol import headers, names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from support.clients.raw_clients import Client, StatelessClient
 from support.projects.gateway import (
     Gateway,

@@ -16,7 +16,7 @@ from lm_tools_bridge.approvals.board import (
     ApprovalBoard,
 )
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.text.redactor import Redactor
+from lm_tools_bridge.text.redaction import Redactor
 from manager.waiting_calls import UNKNOWN_END, ReportedApproval, ReportedCall
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.doctor import checks
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from manager import __version__, exit_codes
 from manager.configuration.paths import Paths
 from manager.startup.lock import Lock

@@ -14,7 +14,7 @@ import pytest
 from lm_tools_bridge.editors.discovery_sockets import PREFIX_VARIABLE
 from lm_tools_bridge.editors.finder import WindowFinder
 from lm_tools_bridge.editors.window import Window
-from lm_tools_bridge.machine.peers import peer_uid
+from lm_tools_bridge.machine import peer_uid
 from support.servers.scripted.editor_window import advertised, free_range, opened
 
 

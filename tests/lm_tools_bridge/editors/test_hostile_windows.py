@@ -17,7 +17,7 @@ from aiohttp import web
 
 from lm_tools_bridge.editors.finder import WindowFinder
 from lm_tools_bridge.editors.source import EditorSource
-from lm_tools_bridge.machine.peers import peer_uid
+from lm_tools_bridge.machine import peer_uid
 from lm_tools_bridge.protocol.errors import Refusal
 from support.servers.mcp_sources.remote_source import context
 from support.servers.scripted.editor_window import EditorWindow, a_tool, free_range

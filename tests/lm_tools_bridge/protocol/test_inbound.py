@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection, classify, modern_meta
 from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response, bytes_of, raw
-from lm_tools_bridge.protocol.versions import LEGACY_REVISIONS, Era
+from lm_tools_bridge.protocol.names import LEGACY_REVISIONS, Era
 from support.examples import examples
 
 MODERN = "2026-07-28"

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from lm_tools_bridge.protocol import input_requests, jsonrpc, names
+from lm_tools_bridge.protocol.input_requests import MAX_ROOTS, MAX_URI, roots_in
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,27 @@ def test_a_result_asks_for_input_only_by_its_own_type(outcome: object, is_interi
     assert (members is not None) is is_interim
     if members is not None:
         assert bytes(members["inputRequests"]) == b'{"q": {"n": 1.50}}'
+
+
+WS = "file:///ws"
+
+
+@pytest.mark.parametrize(
+    ("roots", "kept"),
+    [
+        ([{"uri": WS, "name": "n"}], (WS,)),
+        ([{"uri": "FILE:///ws"}], ("FILE:///ws",)),
+        ([{"uri": "https://ws"}, {"uri": WS}, {"uri": 7}, {}, 7, None], (WS,)),
+        ([{"uri": WS}] * (MAX_ROOTS + 1), (WS,) * MAX_ROOTS),
+        ([{"uri": "file:///" + "x" * MAX_URI}, {"uri": WS}], (WS,)),
+        ("file:///ws", ()),
+        (None, ()),
+    ],
+)
+def test_roots_are_limited_in_number_and_length(roots: Any, kept: tuple[str, ...]) -> None:
+    assert roots_in(json.dumps({"roots": roots}).encode()) == kept
+
+
+@pytest.mark.parametrize("result", [b"{}", b"7", b"", b'{"roots":[{"uri":"\xff"}]}', b"[" * 10_000])
+def test_invalid_results_contain_no_roots(result: bytes) -> None:
+    assert roots_in(result) == ()

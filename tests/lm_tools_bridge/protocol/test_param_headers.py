@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_tools_bridge.protocol.param_headers import Mirrored, annotated, mirror
-from workspace_server.calls.call import mismatch
+from workspace_server.calls.call import mirror_mismatch
 
 SCHEMA = {
     "type": "object",
@@ -57,7 +57,7 @@ def test_annotated_arguments_become_headers(arguments: Any, sent: dict[str, str]
 )
 def test_written_headers_pass_the_check(arguments: dict[str, Any]) -> None:
     """The manager writes them, the workspace server checks them."""
-    assert mismatch(mirror(annotated(SCHEMA), arguments), annotated(SCHEMA), arguments) is None
+    assert mirror_mismatch(mirror(annotated(SCHEMA), arguments), annotated(SCHEMA), arguments) is None
 
 
 @pytest.mark.parametrize("schema", [None, [], {}, {"properties": []}, {"properties": {"a": 1}}])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.recorder import retention
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import CallLog

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import Call, CallLog, Contents
 from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, set_rule

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.known_hosts import (
     FILE,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.skills.source import SkillSource
 from support.clients.stateless_requests import events
 from support.processes.workspace_app import Serving, serving

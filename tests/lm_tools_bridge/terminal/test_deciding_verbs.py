@@ -73,9 +73,7 @@ def value_for(parameter: click.Parameter, file: Path) -> str:
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """This process counts as one that we started; returns the home folder."""
-    monkeypatch.setattr(
-        "lm_tools_bridge.machine.peers.own_children.is_own_child", lambda pid: pid == os.getpid()
-    )
+    monkeypatch.setattr("lm_tools_bridge.machine.own_children.is_own_child", lambda pid: pid == os.getpid())
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     return tmp_path

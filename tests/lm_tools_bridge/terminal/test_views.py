@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from lm_tools_bridge.terminal import show as module
-from lm_tools_bridge.terminal.lines import lines
-from lm_tools_bridge.terminal.plain import columns_of, plain
+from lm_tools_bridge.terminal.lines import columns_of, lines, plain
 from lm_tools_bridge.terminal.screen import Screen
 from lm_tools_bridge.terminal.show import show
-from lm_tools_bridge.terminal.tones import ASCII_MARKS, MARKS, Tone
-from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from lm_tools_bridge.terminal.views import (
+    ASCII_MARKS,
+    MARKS,
+    Column,
+    Fact,
+    FactList,
+    Kind,
+    Note,
+    Table,
+    Tone,
+    View,
+    tone_of,
+)
+from manager.routing.state.client_overview import ClientState
+from manager.routing.state.lifecycle import State
+from workspace_server.source import SourceState
 
 NAMED = (Column("NAME", Kind.NAME), Column("CALLS", Kind.NUMBER, rank=1), Column("FOLDER", Kind.FOLDER))
 LONG = "/home/me/code/a-rather-long-name-of-a-customer/shop/api"
@@ -136,3 +149,21 @@ def test_forced_colours_go_into_pipes_uncut(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module.sys, "stdout", io.StringIO())
     show(Table((Column("S", Kind.STATE), Column("T")), [("failed", "t" * 200)]))
     assert "\x1b[31m" in module.sys.stdout.getvalue() and "t" * 200 in module.sys.stdout.getvalue()
+
+
+def test_every_state_that_is_shown_has_a_tone() -> None:
+    states = {*get_args(SourceState), *(one.value for one in State), *(one.value for one in ClientState)}
+    assert not {state for state in states if tone_of(state) is None}
+
+
+def test_what_does_not_work_is_not_good() -> None:
+    assert tone_of("ready") is Tone.GOOD
+    assert tone_of("ready (stale)") is tone_of("backoff (stale)") is Tone.WARN
+    assert tone_of("crash_looping (stale)") is tone_of("failed: no such file") is Tone.BAD
+    assert tone_of("") is tone_of("something else") is None
+
+
+def test_each_tone_has_a_mark_of_its_own() -> None:
+    for marks in (MARKS, ASCII_MARKS):
+        assert len(set(marks.values())) == len(Tone) and all(len(mark) == 1 for mark in marks.values())
+    assert "".join(ASCII_MARKS.values()).isascii()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from lm_tools_bridge.text.printable import printable, printable_lines
+from lm_tools_bridge.text.printable import operand, printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,14 @@ def test_lines_are_escaped_one_by_one_and_counted_where_cut() -> None:
     shown = printable_lines("a\x1b\nbcd\ne\nf", most=2, width=2)
     assert shown == ["a\\x1b", "bc … (1 more characters)", "… (2 more lines)"]
     assert printable_lines("a\nb", most=2, width=2) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["run", "git__log", "-x", "--help", "a b", "-a b", "a;b", "$(a)"])
+def test_the_name_is_the_last_word_of_the_command_and_no_option(name: str) -> None:
+    words = shlex.split(f"lmtb tools allow {operand(name)}")
+    assert words[-1] == name
+    assert (words[-2] == "--") is name.startswith("-")
+
+
+def test_a_plain_name_stays_as_it_is() -> None:
+    assert operand("git__log") == "git__log"

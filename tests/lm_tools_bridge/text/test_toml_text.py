@@ -12,6 +12,7 @@ from lm_tools_bridge.text.toml_text import (
     LongKeyError,
     TooManyKeysError,
     check_editable,
+    line_of,
     parse_toml,
 )
 
@@ -79,3 +80,46 @@ def test_text_that_is_no_toml_is_the_parsers_business(text: str) -> None:
     with pytest.raises(tomllib.TOMLDecodeError):
         parse_toml(text)
     assert time.perf_counter() - started < QUICK_S
+
+
+TOML = b"""a = 1
+[tools]
+b = "a = 2"
+[[servers]]
+name = "one"
+namespace = "one"
+[[servers]]
+name = "two"
+c = 1
+namespace = "two"
+[wrong]
+"""
+JSON = b"""{"servers": {
+  "one": {"command": "x"},
+  "two": {
+    "command": 3,
+    "args": []}}}"""
+
+
+@pytest.mark.parametrize(
+    ("content", "key", "entry", "line"),
+    [
+        (TOML, "a", None, 1),
+        (TOML, "tools.b", None, 3),
+        (TOML, "wrong", None, 11),
+        (TOML, "missing", None, None),
+        (TOML, "name", "two", 8),
+        (TOML, "c", "servers[2]", 9),
+        (TOML, "missing", "servers[2]", 7),
+        (TOML, "c", "one", 4),
+        (TOML, "c", "three", None),
+        (JSON, "command", None, 2),
+        (JSON, "command", "two", 4),
+        (JSON, "", "two", 3),
+        (b"\xff\na = 1\n", "a", None, 2),
+    ],
+)
+def test_the_line_of_a_key_is_found_in_its_entry(
+    content: bytes, key: str, entry: str | None, line: int | None
+) -> None:
+    assert line_of(content, key, entry) == line

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.http_server.parsing.head import RequestHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.tokens.gate import WRONG_AT_ONCE, Guest, TokenGate
 from lm_tools_bridge.tokens.token import Token, digest_of, scope_of, shown_token
 from lm_tools_bridge.tokens.token_file import change_tokens

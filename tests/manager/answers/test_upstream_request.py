@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol.inbound import Inbound, classify
 from lm_tools_bridge.protocol.jsonrpc import raw
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from manager.answers.upstream_request import (
     cancelled_notification,
     manager_request,

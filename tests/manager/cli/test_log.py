@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pytest
 
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from manager import exit_codes
 from manager.cli import log
 from manager.configuration.paths import Paths

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from manager.cli.verbs import cli
 from manager.configuration.paths import Paths
 

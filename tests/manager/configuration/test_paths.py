@@ -17,7 +17,7 @@ import platformdirs
 import pytest
 
 import manager
-from lm_tools_bridge.machine.files.private_files import UnsafePathError, make_private
+from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from manager.configuration import paths
 from manager.configuration.paths import MAX_SOCKET_PATH_BYTES, Paths
 from manager.startup.lock import Lock

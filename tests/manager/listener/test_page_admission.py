@@ -17,9 +17,9 @@ import pytest
 import structlog
 from aiohttp import web
 
-from lm_tools_bridge.http_server.connections.connection import MAX_PIPELINED
+from lm_tools_bridge.http_server.connection import MAX_PIPELINED
 from lm_tools_bridge.http_server.limits import Limits
-from lm_tools_bridge.http_server.parsing.head import RequestHead
+from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.protocol import jsonrpc
 from manager.admin.control.control_messages import read_body
 from manager.guests import ClosedGate, GuestGate

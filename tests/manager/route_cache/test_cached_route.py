@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from lm_tools_bridge.protocol.call_pattern import derive_pattern
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from manager.answers.call_origin import client_record
 from manager.answers.exchange import Located
 from manager.answers.upstream_request import caller_header

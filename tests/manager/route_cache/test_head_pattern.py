@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lm_tools_bridge.http_server.parsing.head_reader import RefusedHead
+from lm_tools_bridge.http_server.request_head import RefusedHead
 from manager.route_cache.bound_route import HeadPattern
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import ClientHeadReader

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web_response
 
-from lm_tools_bridge.http_server.parsing.head_reader import ReadHead, RefusedHead
+from lm_tools_bridge.http_server.request_head import ReadHead, RefusedHead
 from lm_tools_bridge.protocol.call_pattern import derive_pattern
 from manager.route_cache import route_cache
 from manager.route_cache.cached_route import SessionProfile

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import manager
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from manager.startup.lock import Lock, LockHolder
 
 ROOT = Path(manager.__file__).parents[1]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.internal import ended_task
-from lm_tools_bridge.protocol.internal.ended_task import MAX_REPORTED, EndedTask
+from lm_tools_bridge.protocol.internal import call_reports as ended_task
+from lm_tools_bridge.protocol.internal.call_reports import MAX_REPORTED, EndedTask
 from lm_tools_bridge.recorder.call_filter import Filter
 from manager.call_observer import NO_OBSERVER, EndedCall
 from manager.supervision.lifeline import BURST, LONGEST_S, PER_S, TaskEnds, ended_call

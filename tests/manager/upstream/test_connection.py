@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from lm_tools_bridge.protocol.internal import call_timing
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal import call_reports
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from manager.upstream.connection import PIECE, Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.pool import request_head
@@ -237,7 +237,7 @@ async def test_the_time_of_a_call_is_read_from_head_and_trailer(serve, connect, 
 async def test_what_is_too_long_for_a_time_is_not_kept_for_the_recorder(serve, connect, answer):
     """Tens of thousands of them may wait while a disk hangs."""
     for surplus in (0, 1):
-        value = b"x" * (call_timing.LONGEST + surplus)
+        value = b"x" * (call_reports.LONGEST + surplus)
         connection = await connect(await serve(answering(answer % value)))
         response = await connection.exchange(GET, b"")
         assert await response.read(LIMIT) == b"hello"

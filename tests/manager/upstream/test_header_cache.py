@@ -9,7 +9,7 @@ from httptools import HttpParserError, HttpResponseParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from manager.upstream import header_cache
 from manager.upstream.response_head import ResponseHead
 

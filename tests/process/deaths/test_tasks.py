@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import ClientSession
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from support.clients.raw_clients import StatelessClient
 from support.processes.managers.manager_home import ManagerHome
 from support.processes.managers.manager_in_process import make_project

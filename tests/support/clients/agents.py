@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 import manager
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from support.servers.models.formats.steps import Call, Json, ModelRequest
 
 DOCUMENTS = Path(manager.__file__).parents[1] / "docs/clients"

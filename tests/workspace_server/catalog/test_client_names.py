@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from lm_tools_bridge.protocol.internal.name_rules import NameRules
+from lm_tools_bridge.protocol.internal.client_traits import NameRules
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.client_names import ClientNames, near_names
 from workspace_server.catalog.registry import OfferedTool

@@ -131,9 +131,7 @@ def test_a_program_that_a_server_started_changes_nothing(
     home: Home, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as marked:
-        marked.setattr(
-            "lm_tools_bridge.machine.peers.own_children.is_own_child", lambda pid: pid == os.getpid()
-        )
+        marked.setattr("lm_tools_bridge.machine.own_children.is_own_child", lambda pid: pid == os.getpid())
         root = ["--root", home.root] if verb not in {"allow", "ask", "deny"} else []
         word = ["ondemand"] if verb == "visibility" else []
         done = home.run("tools", verb, "x", *word, *root)

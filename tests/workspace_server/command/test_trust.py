@@ -51,9 +51,7 @@ def test_a_program_that_a_server_started_trusts_nothing(
     full: Home, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as marked:
-        marked.setattr(
-            "lm_tools_bridge.machine.peers.own_children.is_own_child", lambda pid: pid == os.getpid()
-        )
+        marked.setattr("lm_tools_bridge.machine.own_children.is_own_child", lambda pid: pid == os.getpid())
         refused = full.run("trust", full.root, *options)
     assert refused.exit_code == 1 and "in a terminal of yours" in refused.output
     assert set(full.states().values()) == {"new"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.http_server.parsing.head_reader import MAX_CACHED_HEADS, ReadHead, RefusedHead
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
+from lm_tools_bridge.http_server.request_head import MAX_CACHED_HEADS, ReadHead, RefusedHead
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.trace_context import made
 from workspace_server.http.request_head import (

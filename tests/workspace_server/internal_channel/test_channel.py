@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from support.processes.child_processes import answer_to_script
 from support.processes.timeouts import within
 from workspace_server.internal_channel import channel as addresses

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
-from lm_tools_bridge.protocol.internal.own_servers import OwnServers
+from lm_tools_bridge.protocol.internal.client_traits import ClientTraits, OwnServers
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import View, build_view

@@ -12,7 +12,7 @@ import pytest
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from support.clients.stateless_requests import Caller, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool

@@ -15,10 +15,10 @@ import pytest
 from aiohttp import ClientSession
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.extensions import tasks
-from lm_tools_bridge.protocol.internal.call_timing import CallTiming
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.internal.call_reports import CallTiming
+from lm_tools_bridge.protocol.names import Era
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import OBJECT, ScriptedSource

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError, StoredSecret
 from workspace_server.secrets.os_keyring import OsKeyring
 from workspace_server.secrets.provided import CredentialFiles, EnvironmentSecrets

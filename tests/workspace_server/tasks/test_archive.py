@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.protocol import jsonrpc
 from support.projects.running_tasks import (
     DONE,

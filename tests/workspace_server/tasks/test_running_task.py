@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from workspace_server.call_context import CallContext
 from workspace_server.tasks.running_task import RunningTask, Work
 from workspace_server.tool import CallOutcome, RpcError, ToolResult

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.extensions import tasks
-from lm_tools_bridge.protocol.internal.ended_task import MAX_REPORTED, EndedTask
+from lm_tools_bridge.protocol import tasks_extension as tasks
+from lm_tools_bridge.protocol.internal.call_reports import MAX_REPORTED, EndedTask
 from support.projects.running_tasks import (
     DONE,
     JOB,

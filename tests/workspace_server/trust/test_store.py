@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from workspace_server.trust.item import TrustItem
 from workspace_server.trust.store import MAX_RECORD, TrustStore, TrustStoreError
 

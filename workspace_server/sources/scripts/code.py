@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files.private_folder import PrivateFolder
+from lm_tools_bridge.machine.private_folder import PrivateFolder
 from workspace_server.call_context import CallContext
 from workspace_server.source import Source
 from workspace_server.sources.scripts.definition.bundle import Bundle

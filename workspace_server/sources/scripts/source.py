@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine.files.private_folder import PrivateFolder
+from lm_tools_bridge.machine.private_folder import PrivateFolder
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext

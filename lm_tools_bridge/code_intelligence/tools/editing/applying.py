@@ -10,9 +10,9 @@ from pathlib import Path
 
 from lm_tools_bridge.code_intelligence.tools.editing.change import FileChange
 from lm_tools_bridge.code_intelligence.tools.editing.file_content import MAX_FILE, Unchangeable
-from lm_tools_bridge.machine.files import project_file
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.machine.files.project_file import HeldFolder
+from lm_tools_bridge.machine import project_file
+from lm_tools_bridge.machine.private_files import UnsafePathError
+from lm_tools_bridge.machine.project_file import HeldFolder
 from workspace_server import log
 
 

@@ -27,7 +27,7 @@ from lm_tools_bridge.agent.local_tools.source import LocalTools
 from lm_tools_bridge.agent.local_tools.sudo import Sudo
 from lm_tools_bridge.agent.settings.settings import AgentSettings
 from lm_tools_bridge.agent.tool_source import Outcome
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from support.clients.scripted_person import ScriptedPerson
 from support.processes.timeouts import GUARD_S, within
 

@@ -9,7 +9,7 @@ import pytest
 from lm_tools_bridge.client_setup.adoption.adoption_files import PlannedAdoption
 from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.machine.files.project_file import HeldFolder
+from lm_tools_bridge.machine.project_file import HeldFolder
 
 CLAUDE = b'{\r\n  "mcpServers": {"a": {"command": "a"}}\r\n}'
 VSCODE = b'\xef\xbb\xbf{"servers": {"b": {"command": "b"}}, // rest\n"inputs": []}\n'

@@ -12,7 +12,7 @@ from lm_tools_bridge.client_setup.change import Change
 from lm_tools_bridge.client_setup.editing import file_access
 from lm_tools_bridge.client_setup.editing.file_access import MAX_BYTES, FileState, unusable_state
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.private_files import UnsafePathError
 
 
 def read(path: Path) -> FileState:

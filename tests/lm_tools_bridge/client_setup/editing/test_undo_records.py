@@ -9,7 +9,7 @@ import pytest
 
 from lm_tools_bridge.client_setup.editing import undo_records
 from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
+from lm_tools_bridge.machine.private_files import UnsafePathError
 
 RECORD = UndoRecord(Path("/x/f"), b"\xef\xbb\xbf\x00old\r\n", b"new", (Path("/x"),))
 

@@ -16,7 +16,7 @@ import pytest
 from lm_tools_bridge.code_intelligence.server_process.launch import Launch
 from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
-from lm_tools_bridge.machine.peers.confined_process import is_confined
+from lm_tools_bridge.machine.own_children import is_confined
 from support.servers.language_servers.scripted_language_server import RecordedSync, command
 from workspace_server.processes.child_process import Command
 from workspace_server.processes.confinement import available_layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lm_tools_bridge.page.overview.needs import needs
-from lm_tools_bridge.terminal.tones import Tone
+from lm_tools_bridge.terminal.views import Tone
 
 
 def status(**members: Any) -> dict[str, Any]:

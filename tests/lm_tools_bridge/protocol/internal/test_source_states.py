@@ -7,7 +7,7 @@ import pytest
 from lm_tools_bridge.code_intelligence.server_process.server_supervisor import State
 from lm_tools_bridge.protocol.internal import source_states
 from lm_tools_bridge.protocol.internal.source_states import STATES, shown_state
-from lm_tools_bridge.terminal.tones import Tone, tone_of
+from lm_tools_bridge.terminal.views import Tone, tone_of
 from workspace_server.source import NOT_RUNNING, SourceState
 
 

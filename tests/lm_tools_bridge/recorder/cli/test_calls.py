@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from lm_tools_bridge.protocol import names, trace_context
-from lm_tools_bridge.protocol.extensions import tasks
+from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import Call, CallLog
 from lm_tools_bridge.recorder.cli.calls import calls
@@ -28,7 +28,7 @@ from lm_tools_bridge.recorder.database import open_to_write
 from lm_tools_bridge.recorder.server_output import output_during
 from lm_tools_bridge.recorder.tables import SCHEMA_VERSION
 from lm_tools_bridge.terminal.command_line import Failure
-from lm_tools_bridge.text.moments import seconds_of
+from lm_tools_bridge.text.quantities import seconds_of
 from manager import exit_codes
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.managers.manager_process import ManagerProcess, running_manager
@@ -313,7 +313,7 @@ def test_the_servers_log_is_joined_by_time_and_marked(tmp_path: Path) -> None:
 @pytest.mark.always
 def test_hostile_names_are_harmless_and_tables_fit() -> None:
     call = call_at(1_777_629_601_000, 500_000, tool="\x1b[31mred\n" + "x" * 300)
-    from lm_tools_bridge.terminal.plain import plain
+    from lm_tools_bridge.terminal.lines import plain
 
     assert "\x1b" not in plain(call_table([call], 1_777_629_602_000))
     assert "\x1b" not in plain(call_line(call, 1_777_629_602_000))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.machine.files.private_files import make_private
+from lm_tools_bridge.machine.private_files import make_private
 from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.cli import installing, serving
 from lm_tools_bridge.remote_hosts.cli.hosts import TerminalHost

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from lm_tools_bridge.machine.peers.peer_uid import unix_peer_uid
+from lm_tools_bridge.machine.peer_uid import unix_peer_uid
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
 from manager.admin.control.control_messages import MAX_BODY

@@ -9,7 +9,7 @@ import pytest
 from mcp_types.methods import validate_server_result
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol import skills_extension as skills
 from manager.answers.exchange import Plain
 from manager.answers.listing.lists import LIST_METHODS, fingerprint, own_list, remember_shown
 from manager.routing.discovery.own_tools import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.http_server.parsing import head_reader
-from lm_tools_bridge.http_server.parsing.head_reader import ReadHead, RefusedHead
+from lm_tools_bridge.http_server import request_head
+from lm_tools_bridge.http_server.request_head import ReadHead, RefusedHead
 from lm_tools_bridge.protocol import trace_context
 from manager.routing.request_heads.admission import TUNNEL_HOST, AdmissionRules
 from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
@@ -91,7 +91,7 @@ def test_a_malformed_session_id_is_read_as_it_was_sent(session: str | None) -> N
 
 def test_a_cached_head_is_within_the_size_limit_with_its_length() -> None:
     """So the parts that the cache key leaves out cannot hide a head above the limit."""
-    assert RULES.head_cap > head_reader.MAX_CACHED_HEAD_BYTES
+    assert RULES.head_cap > request_head.MAX_CACHED_HEAD_BYTES
 
 
 def test_a_head_without_content_length_is_not_cached() -> None:
@@ -106,13 +106,13 @@ def test_a_head_without_content_length_is_not_cached() -> None:
 
 def test_the_cache_is_bounded() -> None:
     known = ClientHeadReader(RULES)
-    for number in range(head_reader.MAX_CACHED_HEADS + 10):
+    for number in range(request_head.MAX_CACHED_HEADS + 10):
         read(known, head(f"X: {number}"))
         read(known, head(f"X: {number}"))
     for cache in (known._by_key, known._by_bytes):
-        assert len(cache) <= head_reader.MAX_CACHED_HEADS
-    read(known, head("X: " + "y" * head_reader.MAX_CACHED_HEAD_BYTES))
-    assert max(map(len, [*known._by_key, *known._by_bytes])) <= head_reader.MAX_CACHED_HEAD_BYTES
+        assert len(cache) <= request_head.MAX_CACHED_HEADS
+    read(known, head("X: " + "y" * request_head.MAX_CACHED_HEAD_BYTES))
+    assert max(map(len, [*known._by_key, *known._by_bytes])) <= request_head.MAX_CACHED_HEAD_BYTES
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.http_server.parsing.head import RequestHead
+from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.protocol import headers
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
 from manager.routing.workspace.resolution import Claim, WorkspaceSource

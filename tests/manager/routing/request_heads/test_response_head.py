@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_tools_bridge.http_server.parsing.head import RequestHead
+from lm_tools_bridge.http_server.request_head import RequestHead
 from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.request_heads.response_head import render_refusal
 

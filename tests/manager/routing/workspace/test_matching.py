@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from lm_tools_bridge.machine.files.project_marks import Mark
+from lm_tools_bridge.machine.project_marks import Mark
 from manager.disk.folder import Ancestor, FolderIdentity
 from manager.routing.workspace.matching import KnownRoot, Match, match
 

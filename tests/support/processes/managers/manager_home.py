@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths

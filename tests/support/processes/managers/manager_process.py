@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from support.processes.timeouts import within

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from aiohttp import ClientSession
 
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from lm_tools_bridge.protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.managers.manager_home import ManagerHome

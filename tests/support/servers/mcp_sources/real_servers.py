@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from support.clients.raw_clients import Client, StatelessClient
 from support.projects.gateway import Project, codes, eventually, running_gateway
 from support.servers.sdk_servers.third_party import Direct, direct

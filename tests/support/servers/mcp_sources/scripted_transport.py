@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.rpc.transport import RequestFailed, ResponseStreamMessage
 

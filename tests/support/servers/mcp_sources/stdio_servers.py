@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from lm_tools_bridge.machine.processes.process_sweep import read_variables
+from lm_tools_bridge.machine.process_ending import read_variables
 from workspace_server.config.model import EntryOrigin, StdioServer
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts

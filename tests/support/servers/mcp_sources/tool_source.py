@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from lm_tools_bridge.protocol.issues import Issue
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.call_context import CallContext
 from workspace_server.source import HandshakeResult, Source
 from workspace_server.tool import CallOutcome, Entry, SourceOfferings, Tool, ToolResult

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.call_context import CallContext
 from workspace_server.source import HandshakeResult, SourceState
 from workspace_server.sources.mcp import source as foreign

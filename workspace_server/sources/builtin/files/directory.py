@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lm_tools_bridge.machine.files.git_worktrees import is_copy, witnesses
+from lm_tools_bridge.machine.git_worktrees import is_copy, witnesses
 from workspace_server.sources.builtin.files.entries import (
     IGNORE_FILES,
     Entries,

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.git_worktrees import shared_repository
+from lm_tools_bridge.machine.git_worktrees import shared_repository
 from workspace_server.sources.builtin.files.editor_settings import SearchRules, read_small_file
 from workspace_server.sources.builtin.files.entries import IGNORE_FILES
 from workspace_server.sources.builtin.files.names import NameTest

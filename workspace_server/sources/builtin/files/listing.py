@@ -16,7 +16,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.disks import are_local
 from workspace_server.sources.builtin.files.directory import (
     Directory,
     Link,

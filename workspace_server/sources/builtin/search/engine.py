@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from lm_tools_bridge.machine.files.git_worktrees import copies_in, is_copy
+from lm_tools_bridge.machine.git_worktrees import copies_in, is_copy
 from workspace_server.garbage_pause import garbage_pause
 from workspace_server.sources.builtin.files.listing import MAX_KEPT_FILES, Listings
 from workspace_server.sources.builtin.files.patterns import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.extensions import skills
+from lm_tools_bridge.protocol import skills_extension as skills
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_FILES: Final = 800

@@ -16,7 +16,7 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl
 
-from lm_tools_bridge.protocol.versions import LATEST_LEGACY
+from lm_tools_bridge.protocol.names import LATEST_LEGACY
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.remote.addresses import (
     AddressRefused,

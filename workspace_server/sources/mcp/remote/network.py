@@ -16,7 +16,7 @@ import anyio
 import httpcore2
 import httpx2
 
-from lm_tools_bridge.machine.peers.proved_server import require_own_server
+from lm_tools_bridge.machine.proved_server import require_own_server
 from workspace_server.sources.mcp.remote.addresses import (
     Origin,
     Resolver,

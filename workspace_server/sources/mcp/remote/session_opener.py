@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.invalid_output import InvalidOutput

@@ -28,7 +28,7 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.remote.http_transport import MARK, MAX_MESSAGE, GuardedTransport

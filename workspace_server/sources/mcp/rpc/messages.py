@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names, trace_context
-from lm_tools_bridge.protocol.extensions import skills
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol import skills_extension as skills
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.sources.mcp.member_rules import GONE
 from workspace_server.sources.mcp.rpc import result_repair
 from workspace_server.sources.mcp.rpc.client import Client

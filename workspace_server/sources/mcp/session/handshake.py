@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.versions import (
+from lm_tools_bridge.protocol.names import (
     LATEST_LEGACY,
     LATEST_MODERN,
     LEGACY_REVISIONS,

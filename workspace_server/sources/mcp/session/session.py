@@ -13,8 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.protocol.names import LOG_LEVELS
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import LOG_LEVELS, Era
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult

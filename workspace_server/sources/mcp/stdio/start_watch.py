@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from lm_tools_bridge.machine.processes.process_sweep import pids, read_proc
+from lm_tools_bridge.machine.process_ending import pids, read_proc
 from workspace_server.processes.child_process import ChildProcess
 
 LOOK_S: Final = 3.0

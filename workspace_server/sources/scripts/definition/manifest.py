@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from lm_tools_bridge.text.key_lines import line_of
 from lm_tools_bridge.text.near_names import did_you_mean, near
+from lm_tools_bridge.text.toml_text import line_of
 from workspace_server.config.formats import restrictions
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition.folders import MAX_MANIFEST_BYTES

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.private_folder import remove
+from lm_tools_bridge.machine.private_folder import remove
 from workspace_server.files.change_detection import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.bundle import Bundle
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files.disk_errors import worded
-from lm_tools_bridge.machine.files.private_folder import PrivateFolder, remove, temporary_folder
+from lm_tools_bridge.machine.disks import worded
+from lm_tools_bridge.machine.private_folder import PrivateFolder, remove, temporary_folder
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.call_context import Toolbox

@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.files import project_file
-from lm_tools_bridge.machine.files.private_files import UnsafePathError
-from lm_tools_bridge.machine.peers.confined_process import MAX_FILE_BYTES
+from lm_tools_bridge.machine import project_file
+from lm_tools_bridge.machine.own_children import MAX_FILE_BYTES
+from lm_tools_bridge.machine.private_files import UnsafePathError
 from workspace_server.processes.confinement import Confinement
 
 _SHARED: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  allowed, not used

@@ -16,7 +16,7 @@ from lm_tools_bridge.code_intelligence.tools.editing.edit_results import MAX_CHA
 from lm_tools_bridge.code_intelligence.tools.editing.file_content import Unchangeable
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditRefused, read_workspace_edit
-from lm_tools_bridge.machine.files.project_file import HeldFolder
+from lm_tools_bridge.machine.project_file import HeldFolder
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import at
 from workspace_server.workspace import Workspace

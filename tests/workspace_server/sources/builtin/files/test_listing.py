@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from lm_tools_bridge.machine.files.local_disk import are_local
+from lm_tools_bridge.machine.disks import are_local
 from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.files import directory, entries, listing, read_ahead

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.machine.files import private_files
+from lm_tools_bridge.machine import private_files
 from workspace_server.config.model import EntryOrigin, RemoteServer
 from workspace_server.sources.mcp.remote.authorization import (
     ConfiguredToken,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lm_tools_bridge.protocol import jsonrpc
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.rpc import messages

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.protocol.versions import Era
+from lm_tools_bridge.protocol.names import Era
 from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.remote.failures import HttpFailure

@@ -13,7 +13,7 @@ import pytest
 
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason
-from lm_tools_bridge.protocol.versions import LEGACY_REVISIONS, Era
+from lm_tools_bridge.protocol.names import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
 from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CallContext

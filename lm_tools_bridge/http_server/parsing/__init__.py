@@ -1,1 +1,0 @@
-"""Parses requests: heads, framing, bodies. Pure."""

@@ -1,1 +1,0 @@
-"""What responses need on their way: rendered heads, the field Date, back-pressure."""

@@ -1,1 +1,0 @@
-"""Finds out who is at the other end of a connection, and whether it may act for the user."""

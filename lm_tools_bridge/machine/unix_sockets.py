@@ -1,0 +1,95 @@
+"""Listens on unix sockets of this user alone, and removes those that nobody listens on any more. Blocks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+WAIT_S: Final = 2.0
+_POLL_S: Final = 0.01
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Keep other processes from this block, in which sockets of a private folder are made or removed.
+
+    Between its bind and its listen a socket looks as if its process were dead.
+
+    Raises:
+        OSError: the folder cannot be opened, or another process keeps it for too long.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while not _lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise OSError(errno.EBUSY, f"another process keeps {folder} locked")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_if_stale(path: Path) -> bool:
+    """Remove a socket of this user on which no process listens. True if there is no socket now."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return True
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, suppress(OSError):
+        sock.setblocking(False)
+        try:
+            sock.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return True
+    return False
+
+
+def _lock(descriptor: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def listening_socket(path: Path, backlog: int) -> socket.socket:
+    """A listening socket at a path, with mode 0600 from the start; it does not block.
+
+    Raises:
+        OSError: it cannot be made, for example because something is there.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if sys.platform == "linux":
+            # the file gets the socket's mode; changing the umask would affect the whole process
+            os.fchmod(sock.fileno(), 0o600)
+            sock.bind(str(path))
+        else:
+            mask = os.umask(0o177)
+            try:
+                sock.bind(str(path))
+            finally:
+                os.umask(mask)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

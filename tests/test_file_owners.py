@@ -65,7 +65,7 @@ _OWN_WRITERS: Final = frozenset(
         "workspace_server/internal_channel/channel.py",
         "workspace_server/secrets/sealed_file.py",
         "workspace_server/sources/mcp/lists/list_cache.py",
-        "workspace_server/sources/scripts/execution/bundle_store.py",
+        "workspace_server/sources/scripts/definition/bundle.py",
         "workspace_server/sources/scripts/execution/runner.py",
         "workspace_server/fork_server.py",
         "workspace_server/tasks/store.py",

@@ -16,7 +16,7 @@ from lm_tools_bridge.code_intelligence.settings import TABLE_KEYS, LanguageServe
 from lm_tools_bridge.text.near_names import did_you_mean
 from workspace_server.config.feature_settings import read_enabled
 from workspace_server.config.file_issues import display_name
-from workspace_server.config.formats import entries, environment, restrictions, variables
+from workspace_server.config.formats import entries, restrictions, variables
 from workspace_server.config.formats.entries import EntryContext
 from workspace_server.config.formats.fields import ConfigValueError, Fields
 from workspace_server.config.formats.variables import UnresolvedPlaceholderError
@@ -141,11 +141,11 @@ class _Builder:
 
     def _env(self) -> Mapping[str, str]:
         variables = {name: self._expand(value) for name, value in self.fields.pairs("env").items()}
-        if not all(environment.is_sane(name, value) for name, value in variables.items()):
+        if not all(entries.is_sane(name, value) for name, value in variables.items()):
             raise ConfigValueError('"env" contains an invalid name or value')
         if self.context.origin.scope == "user":
             return variables
-        refused = [name for name, value in variables.items() if environment.is_refused(name, value)]
+        refused = [name for name, value in variables.items() if entries.is_refused(name, value)]
         if refused:
             names = ", ".join(map(display_name, refused))
             message = f"a workspace cannot set {names}; left out"

@@ -30,7 +30,7 @@ from lm_tools_bridge.protocol.issues import Issue
 from lm_tools_bridge.protocol.names import Era
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.lists.kinds import OTHER_KINDS, TOOLS
+from workspace_server.sources.mcp.lists.definitions import OTHER_KINDS, TOOLS
 from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.session.session import Session

@@ -1,4 +1,4 @@
-"""Offers the skills of the project and of the user as a source, which has resources but no tools.
+"""Offers the skills of the project and of the user as MCP resources, by a source that has no tools.
 
 The files are checked for requests about resources and skills, not for calls of tools. The toolset checks them
 for clients that wait for change notifications.
@@ -7,6 +7,7 @@ for clients that wait for change notifications.
 from __future__ import annotations
 
 import asyncio
+import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,14 +18,67 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol import skills_extension as extension
 from lm_tools_bridge.protocol.issues import Issue
-from lm_tools_bridge.skills import resources
+from lm_tools_bridge.protocol.skills_extension import SCHEME
 from lm_tools_bridge.skills.catalog import SkillCatalog, SkillSnapshot, Trust
-from lm_tools_bridge.skills.reading import Skill, SkillFile, Unreadable, content_of
+from lm_tools_bridge.skills.reading import Skill, SkillFile, Unreadable, as_text, content_of
 from workspace_server.call_context import CallContext
 from workspace_server.files.single_flight import SingleFlight
+from workspace_server.results import clean_text
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, Entry, RpcError, SourceOfferings, Tool, ToolError
 from workspace_server.trust.item import trust_command
+
+DIRECTORY: Final = "inode/directory"
+
+
+def skill_entry(skill: Skill) -> dict[str, Any]:
+    """The `Skill` object of `skills/list` and `skills/get`."""
+    return {
+        "uri": skill.uri,
+        "frontmatter": skill.front_matter,
+        "resources": [
+            {"uri": file.uri, "digest": f"sha256:{file.digest}", "size": file.size} for file in skill.files
+        ],
+    }
+
+
+def resource(skill: Skill, file: SkillFile) -> dict[str, Any]:
+    """The `Resource` object of a file; a `SKILL.md` has the name and description of its skill."""
+    about = {"uri": file.uri, "name": file.name.rpartition("/")[2]}
+    if file.uri == skill.uri:
+        description = clean_text(str(skill.front_matter["description"]))
+        about = {"uri": file.uri, "name": skill.name, "description": description}
+    return {**about, "mimeType": file.mime_type, "size": file.size}
+
+
+def contents(file: SkillFile, content: bytes) -> dict[str, Any]:
+    """The `contents` of `resources/read`: text where the bytes are text, so that their digest stays."""
+    text = as_text(content)
+    body = {"blob": base64.b64encode(content).decode("ascii")} if text is None else {"text": text}
+    return {"contents": [{"uri": file.uri, "mimeType": file.mime_type, **body}]}
+
+
+def directories(skills: Sequence[Skill]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """The direct children of every folder, as `Resource` objects sorted by URI, by the folder's URI."""
+    children: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for skill in sorted(skills, key=lambda entry: len(entry.uri), reverse=True):  # a nested skill first
+        for file in skill.files:
+            parent = file.uri.rpartition("/")[0]
+            children.setdefault(parent, {}).setdefault(file.uri, resource(skill, file))
+            _add_folders(parent, children)
+    return {folder: [below[uri] for uri in sorted(below)] for folder, below in children.items()}
+
+
+def _add_folders(folder: str, children: dict[str, dict[str, Mapping[str, Any]]]) -> None:
+    """Enter a folder, and all above it, as children of the folders above."""
+    while "/" in folder.removeprefix(SCHEME):
+        above, _, name = folder.rpartition("/")
+        siblings = children.setdefault(above, {})
+        if folder in siblings:
+            return
+        siblings[folder] = {"uri": folder, "name": name, "mimeType": DIRECTORY}
+        folder = above
+
 
 CHECK_S: Final = 5.0
 """Longest time that a request waits for a check of the files; then the last result is used."""
@@ -142,12 +196,12 @@ class SkillSource(Source):
         self.revision += 1
         if snapshot is before:
             return
-        self._directories = resources.directories(snapshot.skills)
+        self._directories = directories(snapshot.skills)
         entries = []
         for skill in snapshot.skills:
             main = next(file for file in skill.files if file.uri == skill.uri)
-            entries.append(Entry(skill.uri, resources.resource(skill, main), skill.uri))
-        skills = tuple(Entry(entry.uri, resources.skill_entry(entry), entry.uri) for entry in snapshot.skills)
+            entries.append(Entry(skill.uri, resource(skill, main), skill.uri))
+        skills = tuple(Entry(entry.uri, skill_entry(entry), entry.uri) for entry in snapshot.skills)
         self._offered = SourceOfferings(resources=tuple(entries), skills=skills)
         self._report_changes(before, snapshot)
 
@@ -169,7 +223,7 @@ class SkillSource(Source):
             except Unreadable as error:
                 reason = str(error)
                 continue
-            return jsonrpc.raw(resources.contents(file, content))
+            return jsonrpc.raw(contents(file, content))
         return RpcError(jsonrpc.INTERNAL_ERROR, f"{uri} cannot be read: {reason}")
 
     def _not_served(self, uri: str) -> RpcError:
@@ -182,7 +236,7 @@ class SkillSource(Source):
 
 
 def _entry_of(skill: Skill) -> msgspec.Raw:
-    return jsonrpc.raw({"skill": resources.skill_entry(skill)})
+    return jsonrpc.raw({"skill": skill_entry(skill)})
 
 
 def _digest(file: SkillFile | None) -> str | None:

@@ -34,7 +34,7 @@ from workspace_server.config.model import (
     ScriptSettings,
     StdioServer,
 )
-from workspace_server.config.self_references import MANAGER_PORT
+from workspace_server.config.servers import MANAGER_PORT
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE, Settings
 from workspace_server.config.watched_file import MAX_BYTES, Clock, WatchedFile, WatchedFolder
 from workspace_server.features import parts

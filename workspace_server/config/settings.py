@@ -1,6 +1,7 @@
 """Checks the settings that TOML and editor files share: scope, `tools.*`, `debug`, those of features. Pure.
 
-Invalid values are left out with a warning; those of rules that hide tools hide more (`closing_rules.py`).
+Invalid values are left out with a warning; those of rules that hide tools
+hide what they name, else every tool, and never nothing.
 `combine.py` decides which file takes precedence.
 """
 
@@ -8,18 +9,63 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import Any, Final, Literal
 
 import msgspec
 
-from workspace_server.config import closing_rules
-from workspace_server.config.closing_rules import ClosingRule
+from lm_tools_bridge.text.near_names import near
 from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.fields import ConfigValueError, choice
 from workspace_server.config.grouping import rules_from
 from workspace_server.features import parts
+
+_BETWEEN_NAMES: Final = re.compile(r"[,;\s]+")
+_SHOWN: Final = 5
+_LIKE_A_RULE: Final = 0.75
+"""Similarity from which an unknown key is taken for a misspelt rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingRule:
+    """What an invalid rule hides: the tools it names; `is_unreadable` if they cannot be known."""
+
+    names: tuple[str, ...]
+    is_unreadable: bool = False
+
+    @property
+    def effect(self) -> str:
+        """What holds until the rule is corrected."""
+        if self.is_unreadable:
+            return "until it is corrected, no tool can be called"
+        names = ", ".join(display_name(name) for name in self.names[:_SHOWN])
+        more = len(self.names) - _SHOWN
+        return f"until it is corrected, it hides {names}{f' and {more} more' if more > 0 else ''}"
+
+
+def read_closing_rule(value: object) -> ClosingRule:
+    """What a value of any type hides: the names in a string or an array of strings, else all tools."""
+    if isinstance(value, str):
+        return ClosingRule(tuple(name for name in _BETWEEN_NAMES.split(value) if name))
+    if not isinstance(value, list):
+        return ClosingRule((), is_unreadable=True)
+    names = tuple(one for one in value if isinstance(one, str))
+    return ClosingRule(names, is_unreadable=len(names) < len(value))
+
+
+def misspelt(key: str, rules: Iterable[str], others: Iterable[str]) -> str | None:
+    """The rule that hides tools of which this unknown key is a spelling; None if another key is nearer."""
+    rules = tuple(rules)
+    matches = near(key, (*rules, *others), cutoff=_LIKE_A_RULE)
+    return matches[0] if matches and matches[0] in rules else None
+
+
+def report_closing_rule(notes: FileIssues, key: str, reason: str, rule: ClosingRule) -> None:
+    """Report a rule that cannot be read, with its line."""
+    notes.error("CONFIG_INVALID_VALUE", f"{reason}; {rule.effect}", key=key)
+
 
 Settings = Mapping[str, Any]
 """Checked values by key, e.g. `tools.exposedDelta`; missing keys are absent."""
@@ -74,12 +120,12 @@ def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
                     found[UNCLEAR_SCOPE] = True
                     notes.error("CONFIG_INVALID_VALUE", f"{reason}; {_UNCLEAR_EFFECT}", key=key)
                 elif key in CLOSING:
-                    closing_rules.report(notes, key, str(reason), _close(found, key, values[key]))
+                    report_closing_rule(notes, key, str(reason), _close(found, key, values[key]))
                 else:
                     notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored", key=key)
     for key, meant in misspelt_rules(values).items():
         why = f'"{display_name(key)}" is unknown; did you mean {meant}?'
-        closing_rules.report(notes, key, why, _close(found, meant, values[key]))
+        report_closing_rule(notes, key, why, _close(found, meant, values[key]))
     for key in misspelt_scope(values):
         why = f'"{display_name(key)}" is unknown; did you mean {USE_WORKSPACE}?'
         found[UNCLEAR_SCOPE] = True
@@ -94,7 +140,7 @@ def misspelt_rules(keys: Iterable[str]) -> Mapping[str, str]:
     """The unknown keys that are spellings of a rule that hides tools, each with that rule's key."""
     known = known_keys()
     others = known - CLOSING
-    found = {key: closing_rules.misspelt(key, CLOSING, others) for key in keys if key not in known}
+    found = {key: misspelt(key, CLOSING, others) for key in keys if key not in known}
     return {key: meant for key, meant in found.items() if meant is not None and key.startswith("tools.")}
 
 
@@ -103,12 +149,12 @@ def misspelt_scope(values: Mapping[str, Any]) -> Sequence[str]:
     known = known_keys()
     others = known - {USE_WORKSPACE}
     unknown = (key for key, value in values.items() if key not in known and value is not False)
-    return [key for key in unknown if closing_rules.misspelt(key, {USE_WORKSPACE}, others) is not None]
+    return [key for key in unknown if misspelt(key, {USE_WORKSPACE}, others) is not None]
 
 
 def _close(found: dict[str, Any], key: str, value: object) -> ClosingRule:
     """Put an invalid rule into force: the tools that it names are hidden, or all of them."""
-    rule = closing_rules.read(value)
+    rule = read_closing_rule(value)
     found[key] = tuple(sorted({*found.get(key, ()), *rule.names}))
     if rule.is_unreadable:
         found[CLOSED] = True

@@ -39,8 +39,7 @@ from workspace_server.internal_channel.provider_config import (
 )
 from workspace_server.internal_channel.tools import InternalTools
 from workspace_server.naming import INTERNAL_PREFIX
-from workspace_server.secrets.changes import SecretChanges
-from workspace_server.secrets.store import LayeredSecretStore
+from workspace_server.secrets.store import LayeredSecretStore, SecretChanges
 
 SECRET_CHANGED: Final = "notifications/secretChanged"  # noqa: S105  the name of a notification
 CONFIG_CHANGED: Final = "notifications/configChanged"

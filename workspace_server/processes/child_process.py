@@ -3,6 +3,7 @@
 The child leads its own session and process group. Everything it starts inherits a mark in the environment, by
 which `marked_processes.py` finds processes that left the group. `spawn.py` starts the child, `pipes.py` reads
 and writes its pipes. The owner interprets the output and decides about restarts.
+It can ask how the child ended, in words.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
 from lm_tools_bridge.machine.process_ending import Ending, open_pidfd
 from lm_tools_bridge.protocol import names
+from lm_tools_bridge.text import redaction
 from workspace_server import log
 from workspace_server.processes import marked_processes
-from workspace_server.processes.pipes import CHUNK, PipeWriteError, ReadEnd, WriteEnd
+from workspace_server.processes.pipes import CHUNK, LineLimiter, PipeWriteError, ReadEnd, StderrTail, WriteEnd
 from workspace_server.processes.spawn import (
     ChildStartError,
     Command,
@@ -29,7 +31,6 @@ from workspace_server.processes.spawn import (
     spawn,
     start_error,
 )
-from workspace_server.processes.stderr_output import LineLimiter, StderrTail
 
 __all__ = ["MARK", "ChildProcess", "ChildStartError", "Command", "PipeWriteError"]
 
@@ -348,3 +349,42 @@ def exit_code(popen: subprocess.Popen[bytes]) -> int | None:
                 return None
             return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
     return popen.poll()
+
+
+MAX_WORDS: Final = 200
+LAST_WORDS_S: Final = 0.1
+"""Seconds between the end of a process and that of its output, in either order."""
+
+
+def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
+    """How it ended, and its last line on standard error; None while it runs.
+
+    Args:
+        child: the process.
+        hidden: values that are masked in the text.
+    """
+    code = child.returncode
+    if code is None:
+        return None
+    return child.ending.words(code) + last_words(child, hidden)
+
+
+def last_words(child: ChildProcess, hidden: Iterable[str] = ()) -> str:
+    """The last line on standard error, for the end of a sentence; empty if there was none."""
+    words = "".join(child.stderr.lines(1)).strip()[:MAX_WORDS]
+    return f"; its last line on standard error was: {redaction.mask(words, hidden)}" if words else ""
+
+
+async def reason_of_end(child: ChildProcess, hidden: Iterable[str] = ()) -> str:
+    """Why the output of a process ended: as `exit_reason` says, or that it closed its output."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORDS_S):
+            await child.wait()
+    return exit_reason(child, hidden) or "closed its output"
+
+
+async def kill_after_exit(child: ChildProcess) -> None:
+    """Wait for the end of a process, then kill what it left running: its output would otherwise never end."""
+    await child.wait()
+    await asyncio.sleep(LAST_WORDS_S)
+    await child.kill()

@@ -2,6 +2,7 @@
 
 They are searched in this order. New values go to the keyring if there is a real one, else to the sealed file.
 The sealed file records which of the two holds the current value, so an outdated keyring value is never used.
+`SecretChanges` detects which stored secrets changed, by this or another process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from lm_tools_bridge.text import redaction
-from workspace_server.secrets.entry import SecretStoreError, StoredSecret, check_key, check_value
+from workspace_server.secrets.entry import Action, SecretStoreError, StoredSecret, check_key, check_value
 from workspace_server.secrets.os_keyring import OsKeyring
 from workspace_server.secrets.provided import CredentialFiles, EnvironmentSecrets, ProvidedSecrets
 from workspace_server.secrets.sealed_file import SealedFile, Signature
@@ -178,3 +179,32 @@ class LayeredSecretStore:
         for place in self._provided:
             if place.get(key) is not None:
                 raise SecretStoreError(f"this secret is set by {place.place(key)}; change it there")
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, Action]]:
+    """The changes between two results of `LayeredSecretStore.revisions`, by key."""
+    changes: list[tuple[str, Action]] = [(key, "added") for key in after.keys() - before.keys()]
+    changes += [(key, "removed") for key in before.keys() - after.keys()]
+    changes += [(key, "changed") for key in before.keys() & after.keys() if before[key] != after[key]]
+    return sorted(changes)
+
+
+class SecretChanges:
+    """Compares the store with its state at the previous poll; the first poll reports no change."""
+
+    def __init__(self, store: LayeredSecretStore) -> None:
+        self._store = store
+        self._signature: Signature = None
+        self._seen: Mapping[str, str] | None = None
+
+    async def poll(self) -> list[tuple[str, Action]]:
+        """The changes since the previous poll, by key; none while the store cannot be read."""
+        signature = await self._store.signature()
+        if self._seen is not None and signature == self._signature:
+            return []
+        try:
+            now = await self._store.revisions()
+        except SecretStoreError:
+            return []
+        before, self._seen, self._signature = self._seen, now, signature
+        return [] if before is None else differences(before, now)

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 
 from lm_tools_bridge.text.printable import printable
 from workspace_server.trust.item import TrustItem, split_name
-from workspace_server.trust.record import RecordedFile, RecordedItem, recorded_file
 from workspace_server.trust.redaction import shortened
+from workspace_server.trust.store import RecordedFile, RecordedItem, recorded_file
 
 MAX_LINES: Final = 400
 MAX_WIDTH: Final = 400

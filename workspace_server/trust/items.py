@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from workspace_server.config.model import Configuration, EntryOrigin, RemoteServer, StdioServer
 from workspace_server.files.change_detection import ChangeDetector
-from workspace_server.trust.command_files import CommandFileReader
-from workspace_server.trust.data_files import NO_OPTION
+from workspace_server.trust.command_files import NO_OPTION, CommandFileReader
 from workspace_server.trust.item import DATA, TrustItem, hashed
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
 

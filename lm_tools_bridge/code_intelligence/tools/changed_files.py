@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from workspace_server.sources.builtin.search.engine import Where, find_files
-from workspace_server.sources.builtin.search.process import Exit, run
-from workspace_server.sources.builtin.search.programs import find_program
+from workspace_server.sources.builtin.search.process import Exit, find_program, run
 from workspace_server.sources.builtin.search.query import EngineUnavailable, SearchSettings
 from workspace_server.tool import InvalidArguments, ToolError
 from workspace_server.workspace import Folder, Workspace

@@ -19,8 +19,13 @@ from lm_tools_bridge.code_intelligence.wire.messages import Notification, Reques
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.content_length import ContentLengthSplitter, TooLarge, frame
 from workspace_server import log
-from workspace_server.processes.child_process import ChildProcess, PipeWriteError
-from workspace_server.processes.exit_reason import exit_reason, kill_after_exit, reason_of_end
+from workspace_server.processes.child_process import (
+    ChildProcess,
+    PipeWriteError,
+    exit_reason,
+    kill_after_exit,
+    reason_of_end,
+)
 from workspace_server.sources.read_throttle import ReadThrottle
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024

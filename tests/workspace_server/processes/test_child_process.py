@@ -20,7 +20,7 @@ import pytest
 from support.processes.child_processes import ENV, alive, everything, output, python, sh, until, zombies
 from support.processes.timeouts import within
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command, PipeWriteError
-from workspace_server.processes.stderr_output import CAPACITY
+from workspace_server.processes.pipes import CAPACITY
 
 
 def test_stdin_and_stderr_can_be_opened_by_name(run: Any) -> None:

@@ -1,10 +1,12 @@
 """Builds a server from one entry of a configuration file: checks its values and expands placeholders.
 
-`toml_file.py` and `mcp_json.py` first translate the entry into the keys of our TOML.
+`toml_file.py` and `mcp_json.py` first translate the entry into the keys of our TOML. The variables of the
+environment that an entry sets are checked here, and its environment file is parsed.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -15,13 +17,60 @@ from urllib.parse import urlsplit
 
 from lm_tools_bridge.text.near_names import did_you_mean, near
 from workspace_server.config.file_issues import FileIssues, display_name, display_names
-from workspace_server.config.formats import environment, restrictions, variables
+from workspace_server.config.formats import restrictions, variables
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.config.formats.variables import PlaceholderValues, UnresolvedPlaceholderError
 from workspace_server.config.model import EntryOrigin, RemoteServer, Sharing, StdioServer
 from workspace_server.source import Default
 from workspace_server.tool import TaskUse, Visibility
+
+_REFUSED: Final = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS"})
+_REFUSED_PREFIXES: Final = ("LD_", "DYLD_", "GIT_")
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+"""Other line ends of Unicode, such as U+2028 and the form feed, may stand in a value."""
+_LINE: Final = re.compile(r"\s*(?:export\s+)?([\w.-]+)\s*=\s*(.*?)\s*\Z", re.DOTALL)
+_QUOTED: Final = re.compile(r"""(["'`])(.*)\1\s*(?:#.*)?\Z""", re.DOTALL)
+
+
+def is_refused(name: str, value: str) -> bool:
+    """Whether a workspace's file must not set this variable, because it controls what programs load."""
+    upper = name.upper()
+    return upper in _REFUSED or upper.startswith(_REFUSED_PREFIXES) or value.startswith("()")
+
+
+def is_sane(name: str, value: str) -> bool:
+    """Whether the operating system accepts this variable."""
+    return bool(name) and "=" not in name and "\0" not in name and "\0" not in value
+
+
+def decode(data: bytes) -> str:
+    """The text of an environment file; with its byte order mark UTF-16 is read, too, as Windows writes it."""
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_utf16 else "utf-8-sig", "replace")
+
+
+def parse(text: str) -> Mapping[str, str]:
+    """The variables of an environment file: `NAME=value` lines, with quotes, `export` and `#` comments.
+
+    Other lines are ignored, as editors do.
+    """
+    variables: dict[str, str] = {}
+    for line in _LINE_END.split(text):
+        match = None if line.lstrip().startswith("#") else _LINE.match(line)
+        if match is not None:
+            variables[match[1]] = _value(match[2])
+    return variables
+
+
+def _value(written: str) -> str:
+    quoted = _QUOTED.match(written)
+    if quoted is None:
+        return written.split(" #", 1)[0].rstrip()
+    if quoted[1] == '"':
+        return quoted[2].replace("\\n", "\n").replace('\\"', '"')
+    return quoted[2]
+
 
 Server = StdioServer | RemoteServer
 Kind = Literal["stdio", "remote"]
@@ -240,11 +289,11 @@ class _Builder:
         variables = dict(self._env_file(self._fields.text("env_file")))
         for name, written in self._fields.pairs("env").items():
             variables[name] = self._expand(written)
-        if not all(environment.is_sane(name, value) for name, value in variables.items()):
+        if not all(is_sane(name, value) for name, value in variables.items()):
             raise ConfigValueError('"env" contains an invalid name or value')
         if self._context.origin.scope == "user":
             return variables
-        refused = [name for name, value in variables.items() if environment.is_refused(name, value)]
+        refused = [name for name, value in variables.items() if is_refused(name, value)]
         if refused:
             message = f"a workspace cannot set {display_names(refused)}; left out"
             self._context.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
@@ -259,7 +308,7 @@ class _Builder:
         except ConfigFileError as problem:
             raise ConfigValueError(f'the file of "env_file": {problem.reason}') from None
         self._files[written] = data
-        return environment.parse(environment.decode(data))
+        return parse(decode(data))
 
     def _url(self, written: str) -> str:
         """The address as it is written: servers may answer `/mcp/` or `?root=/data/`, and nothing else."""

@@ -5,7 +5,7 @@
 [tools]                  exposedDelta, …           which tools clients see
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
-[visibility]             see `visibility_table.py` (user only)
+[visibility]             which tools of one project are listed (user only)
 and the tables of features, see `workspace_server/config/feature_settings.py`
 useWorkspaceSettings (workspace only), debug, call_timeout_s, start_timeout_s, internal_prefix (user only)
 """
@@ -21,18 +21,55 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.text.toml_text import LongKeyError, parse_toml
-from workspace_server.config import closing_rules, settings
-from workspace_server.config.closing_rules import ClosingRule
+from workspace_server.config import settings
 from workspace_server.config.feature_settings import FileTables, read_enabled
 from workspace_server.config.file_issues import display_name, display_names
-from workspace_server.config.formats import entries, restrictions, variables, visibility_table
-from workspace_server.config.formats.entries import EntryContext, Kind, Server
+from workspace_server.config.formats import entries, restrictions, variables
+from workspace_server.config.formats.entries import EntryContext, Kind, Server, warn_unknown_keys
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
 from workspace_server.config.formats.variables import UnresolvedPlaceholderError
 from workspace_server.config.model import Approval, VisibilityChoices
-from workspace_server.config.settings import Settings
+from workspace_server.config.settings import ClosingRule, Settings
 from workspace_server.features import parts
+from workspace_server.tool import Visibility
+
+KEY: Final = "visibility"
+
+
+def read_visibility_table(table: Mapping[str, Any], context: EntryContext) -> VisibilityChoices:
+    """The choices for this workspace; what cannot be read is left out with a warning.
+
+    The folder of a workspace is its absolute path without links, as commands write it. Placeholders are not
+    expanded, so that each choice has one place, from which a command can remove it.
+    """
+    root = str(context.variables.root)
+    project = _table(table.get(root), root, context)
+    fields = Fields(project)
+    choices = VisibilityChoices(
+        tools=_choices(fields, "tools", context), sources=_choices(fields, "sources", context)
+    )
+    warn_unknown_keys(fields.left, context, known=fields.taken)
+    return choices
+
+
+def _choices(fields: Fields, kind: str, context: EntryContext) -> Mapping[str, Visibility]:
+    visibilities: dict[str, Visibility] = {}
+    for name, word in _table(fields.take(kind), kind, context).items():
+        try:
+            visibilities[name] = choice(f"{KEY}.….{kind}.{display_name(name)}", word, Visibility)
+        except ConfigValueError as reason:
+            context.notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored", key=name)
+    return visibilities
+
+
+def _table(value: Any, key: str, context: EntryContext) -> Mapping[str, Any]:
+    if value is None or isinstance(value, Mapping):
+        return value or {}
+    message = f'"{KEY}.{display_name(key)}" must be a table; it is ignored'
+    context.notes.warn("CONFIG_INVALID_VALUE", message, key=key)
+    return {}
+
 
 MAX_FOLDERS: Final = 50
 """Folders of scripts or libraries that a workspace can name; each is looked through with every request."""
@@ -136,7 +173,7 @@ class _Reader:
         ]
         for key in tables:
             rule = ClosingRule((), is_unreadable=True)
-            closing_rules.report(self._notes, key, f'"{key}" must be a table', rule)
+            settings.report_closing_rule(self._notes, key, f'"{key}" must be a table', rule)
         return {settings.CLOSED: True} if tables else {}
 
     def _table(self, fields: Fields, key: str) -> Mapping[str, Any]:
@@ -247,7 +284,7 @@ class _Reader:
     def _visibility(self, top: Fields) -> VisibilityChoices:
         if not self._is_user:
             return VisibilityChoices()  # stays unread, and is reported as a refused key
-        return visibility_table.read(self._table(top, visibility_table.KEY), self._context)
+        return read_visibility_table(self._table(top, KEY), self._context)
 
     def _internal_prefix(self, top: Fields) -> str | None:
         if not self._is_user:

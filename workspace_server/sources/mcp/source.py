@@ -27,8 +27,8 @@ from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult, Source, SourceKind, SourceState
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.invalid_output import FLOOD, InvalidOutput
-from workspace_server.sources.mcp.lists import kinds
-from workspace_server.sources.mcp.lists.kinds import OTHER_KINDS, TOOLS
+from workspace_server.sources.mcp.lists import definitions
+from workspace_server.sources.mcp.lists.definitions import OTHER_KINDS, TOOLS
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.lists.server_list import ServerList
 from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S, ServerLists
@@ -208,7 +208,7 @@ class McpSource(Source):
 
     def list_changed(self, capability: str) -> None:
         """Handle a change of the server's `tools`, `prompts` or `resources`."""
-        self.lists.request(kinds.changed(capability), again=True)
+        self.lists.request(definitions.kinds_of_capability(capability), again=True)
 
     def resource_changed(self, uri: str) -> None:
         """Handle a changed resource."""

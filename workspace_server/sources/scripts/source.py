@@ -18,12 +18,10 @@ from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.source import Source
-from workspace_server.sources.scripts.definition.bundle import Bundle
-from workspace_server.sources.scripts.definition.catalog import Catalog, Trust, working_folder
+from workspace_server.sources.scripts.definition.bundle import Bundle, BundleStore
+from workspace_server.sources.scripts.definition.catalog import Catalog, Snapshot, Trust, working_folder
 from workspace_server.sources.scripts.definition.folders import MANIFEST
 from workspace_server.sources.scripts.definition.script import Script, with_defaults
-from workspace_server.sources.scripts.definition.snapshot import Snapshot
-from workspace_server.sources.scripts.execution.bundle_store import BundleStore
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, Tool, ToolError

@@ -26,10 +26,14 @@ from workspace_server.sources.builtin.files.entries import (
     names_in,
     stamp_of,
 )
-from workspace_server.sources.builtin.files.ignore import IgnoreLevel, exclude_file, read_ignore_file
-from workspace_server.sources.builtin.files.names import NameTest
-from workspace_server.sources.builtin.files.segments import Segment
-from workspace_server.sources.builtin.files.tree import NEVER_SEARCHED, Tree
+from workspace_server.sources.builtin.files.ignore import (
+    NEVER_SEARCHED,
+    IgnoreLevel,
+    Tree,
+    exclude_file,
+    read_ignore_file,
+)
+from workspace_server.sources.builtin.files.segments import NameTest, Segment
 
 SETTLED_NS: Final = 2_000_000_000
 """What changed less than this before it was read is read again: some file systems have times in seconds."""

@@ -25,10 +25,9 @@ from workspace_server.sources.builtin.files.directory import (
     directory_of,
 )
 from workspace_server.sources.builtin.files.entries import stamp_of
-from workspace_server.sources.builtin.files.names import NameTest
+from workspace_server.sources.builtin.files.ignore import Tree
 from workspace_server.sources.builtin.files.read_ahead import ReadAhead
-from workspace_server.sources.builtin.files.segments import Segment
-from workspace_server.sources.builtin.files.tree import Tree
+from workspace_server.sources.builtin.files.segments import NameTest, Segment
 
 MAX_KEPT_FILES: Final = 250_000
 """The list of a larger tree is not kept; 62,838 files take 7 MB."""

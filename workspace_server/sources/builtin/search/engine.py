@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from lm_tools_bridge.machine.git_worktrees import copies_in, is_copy
 from workspace_server.garbage_pause import garbage_pause
+from workspace_server.sources.builtin.files.ignore import Tree
 from workspace_server.sources.builtin.files.listing import MAX_KEPT_FILES, Listings
 from workspace_server.sources.builtin.files.patterns import (
     PathFilter,
@@ -27,7 +28,6 @@ from workspace_server.sources.builtin.files.patterns import (
     query_filters,
 )
 from workspace_server.sources.builtin.files.segments import SegmentFilter
-from workspace_server.sources.builtin.files.tree import Tree
 from workspace_server.sources.builtin.search import fallback, ripgrep
 from workspace_server.sources.builtin.search.batches import Batch, Batches
 from workspace_server.sources.builtin.search.query import (

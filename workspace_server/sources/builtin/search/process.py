@@ -1,10 +1,11 @@
-"""Runs a search program, reads its output in chunks, and always ends it before returning."""
+"""Finds a search program outside the workspace, runs it, and always ends it before returning."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -14,6 +15,24 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from workspace_server.sources.builtin.search.query import EngineUnavailable
+from workspace_server.workspace import Workspace
+
+
+def find_program(name: str, workspace: Workspace, environ: Mapping[str, str], *more: Path) -> str | None:
+    """The absolute path of a program on PATH, or in one of `more` folders; None if there is none. Blocks.
+
+    A program inside the workspace is never used, even if it is on PATH, because it is not trusted.
+    """
+    for place in [*environ.get("PATH", "").split(os.pathsep), *map(str, more)]:
+        if not Path(place).is_absolute():
+            continue
+        program = shutil.which(name, path=place)
+        if program and not any(
+            workspace.contains(path.resolve()) for path in (Path(program), Path(program).parent)
+        ):
+            return program
+    return None
+
 
 CHUNK: Final = 64 * 1024
 MAX_STDERR: Final = 16 * 1024

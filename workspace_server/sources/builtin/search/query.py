@@ -1,16 +1,46 @@
-"""Defines the queries and results that both search engines share."""
+"""Defines the queries, the results and the order of results that both search engines share."""
 
 from __future__ import annotations
 
+import os
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from workspace_server.sources.builtin.files.ignore import Tree
 from workspace_server.sources.builtin.files.listing import Listing, Listings
 from workspace_server.sources.builtin.files.segments import Segment, SegmentFilter
-from workspace_server.sources.builtin.files.tree import Tree
+
+Place = tuple[int, int]
+"""The number of a directory, and the number of a file in it."""
+
+
+class Places:
+    """The files of a search, directory by directory."""
+
+    def __init__(self) -> None:
+        self._directories: dict[str, tuple[int, Sequence[str] | Callable[[], Sequence[str]]]] = {}
+
+    def add(self, base: str, names: Sequence[str] | Callable[[], Sequence[str]]) -> None:
+        """Add files of a directory that has none here yet, in the order of their bytes."""
+        self._directories[base] = len(self._directories), names
+
+    def of(self, path: str) -> Place | None:
+        """The place of a path; None if it is not here. Takes microseconds, however many files there are."""
+        base, slash, name = path.rpartition("/")
+        directory = self._directories.get(base + slash)
+        if directory is None:
+            return None
+        number, names = directory
+        if callable(names):
+            names = names()
+            self._directories[base + slash] = number, names
+        at = bisect_left(names, os.fsencode(name), key=os.fsencode)
+        return (number, at) if at < len(names) and names[at] == name else None
+
 
 HEAD_BYTES: Final = 8192
 """Bytes that are kept of a matching line, for its preview."""

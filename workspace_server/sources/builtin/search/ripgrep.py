@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-from workspace_server.sources.builtin.search.batches import Batch
-from workspace_server.sources.builtin.search.process import Exit, run
-from workspace_server.sources.builtin.search.programs import find_program
+from workspace_server.sources.builtin.search.batches import Batch, WholeTree
+from workspace_server.sources.builtin.search.process import Exit, find_program, run
 from workspace_server.sources.builtin.search.query import (
     MAX_COUNTED_LINES,
     BadRegex,
@@ -26,7 +25,6 @@ from workspace_server.sources.builtin.search.query import (
     TextQuery,
 )
 from workspace_server.sources.builtin.search.ripgrep_json import RipgrepJson
-from workspace_server.sources.builtin.search.whole_tree import WholeTree
 from workspace_server.workspace import Workspace
 
 _ALWAYS: Final = (

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from workspace_server.sources.builtin.search.places import Place
-from workspace_server.sources.builtin.search.query import HEAD_BYTES, Line
+from workspace_server.sources.builtin.search.query import HEAD_BYTES, Line, Place
 
 MAX_MESSAGE: Final = 1024 * 1024
 _HEAD_MESSAGE: Final = 64 * 1024

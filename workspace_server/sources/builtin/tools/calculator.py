@@ -6,8 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from workspace_server.sources.builtin.tools.arithmetic import cut, evaluate, number_text
-from workspace_server.sources.builtin.tools.arithmetic_operations import MAX_LENGTH, InvalidExpression
+from workspace_server.sources.builtin.tools.arithmetic import (
+    MAX_LENGTH,
+    InvalidExpression,
+    cut,
+    evaluate,
+    number_text,
+)
 from workspace_server.tool import Tool, ToolError, ToolResult
 
 _EXACT = 2**53 - 1

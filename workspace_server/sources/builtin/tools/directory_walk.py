@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine.git_worktrees import is_copy
-from workspace_server.sources.builtin.files.ignore import IgnoreLevel, enter
-from workspace_server.sources.builtin.files.tree import NEVER_SEARCHED, Tree
+from workspace_server.sources.builtin.files.ignore import NEVER_SEARCHED, IgnoreLevel, Tree, enter
 from workspace_server.workspace import Folder, Workspace
 
 DEFAULT_DEPTH: Final = 1

@@ -14,8 +14,7 @@ from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.issues import Issue, Level
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.lists import definitions
-from workspace_server.sources.mcp.lists.definitions import Definitions, Item
-from workspace_server.sources.mcp.lists.kinds import SKILLS, TOOLS, ListKind
+from workspace_server.sources.mcp.lists.definitions import SKILLS, TOOLS, Definitions, Item, ListKind
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.session.paging import Pages
 

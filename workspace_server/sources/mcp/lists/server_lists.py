@@ -15,14 +15,14 @@ from workspace_server import log
 from workspace_server.results import well_formed
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists import definitions
-from workspace_server.sources.mcp.lists.definitions import Definitions
-from workspace_server.sources.mcp.lists.kinds import (
+from workspace_server.sources.mcp.lists.definitions import (
     OTHER_KINDS,
     PROMPTS,
     RESOURCES,
     SKILLS,
     TEMPLATES,
     TOOLS,
+    Definitions,
     ListKind,
 )
 from workspace_server.sources.mcp.lists.list_cache import ListCache

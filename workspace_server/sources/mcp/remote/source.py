@@ -20,7 +20,7 @@ from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.lists.kinds import TOOLS
+from workspace_server.sources.mcp.lists.definitions import TOOLS
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
 from workspace_server.sources.mcp.remote.addresses import Origin
 from workspace_server.sources.mcp.remote.failures import HttpFailure

@@ -13,9 +13,8 @@ from lm_tools_bridge.text import missing_variables, redaction
 from workspace_server import log
 from workspace_server.config.formats.entries import how_to_set
 from workspace_server.config.model import StdioServer
-from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
+from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command, last_words
 from workspace_server.processes.confinement import Confinement
-from workspace_server.processes.exit_reason import last_words
 from workspace_server.results import clean_text
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
@@ -25,7 +24,7 @@ from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource, T
-from workspace_server.sources.mcp.stdio import strange_output
+from workspace_server.sources.mcp.stdio import start_watch
 from workspace_server.sources.mcp.stdio.processes import (
     IDLE_S,
     Processes,
@@ -282,7 +281,7 @@ class StdioSource(McpSource):
         """The failure of a start: what came instead of an answer, the variables that the server lacks."""
         text = failure.text
         if failure.lines is not None or unfinished.strip():
-            explanation = strange_output.explain(failure.lines or (), unfinished)
+            explanation = start_watch.explain(failure.lines or (), unfinished)
             text = f"{text}: {redaction.mask(explanation, self._server.env.values())}"
             words = last_words(child, self._server.env.values())
             text += "" if words in text else words  # what it waits for, or where it listens instead

@@ -8,8 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from lm_tools_bridge.protocol.names import Era
-from workspace_server.processes.child_process import ChildProcess, PipeWriteError
-from workspace_server.processes.exit_reason import exit_reason, kill_after_exit, reason_of_end
+from workspace_server.processes.child_process import (
+    ChildProcess,
+    PipeWriteError,
+    exit_reason,
+    kill_after_exit,
+    reason_of_end,
+)
 from workspace_server.sources.mcp.failures import TransportEnded
 
 WRITE_S: Final = 10.0

@@ -1,7 +1,8 @@
 """Finds tool folders and their files: one walk per request, with `stat` calls only.
 
 Names that begin with a dot, `__pycache__` and `*~` are skipped. A folder below a tool that has its own
-`tool.toml` is a tool of its own. `bundle.py` reads the contents.
+`tool.toml` is a tool of its own. `bundle.py` reads the contents. A project that
+nobody trusted yet can bring any number of files: they are counted over all folders before they are read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,43 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.files.change_detection import FileIdentity, file_identity, is_settled
-from workspace_server.sources.scripts.definition.walk_budget import WalkBudget
+
+MAX_TOOLS: Final = 2_000
+MAX_FOLDERS: Final = 10_000
+MAX_PROJECT_FILES: Final = 20_000
+MAX_PROJECT_BYTES: Final = 64 * 1024 * 1024
+"""Size of all files of the tools and libraries together."""
+MAX_PROJECT_MANIFEST_BYTES: Final = 4 * 1024 * 1024
+"""Size of all `tool.toml` together, which are parsed."""
+
+
+@dataclass(slots=True)
+class WalkBudget:
+    """What may still be looked at in one check."""
+
+    tools: int = MAX_TOOLS
+    folders: int = MAX_FOLDERS
+    files: int = MAX_PROJECT_FILES
+    bytes: int = MAX_PROJECT_BYTES
+    manifest_bytes: int = MAX_PROJECT_MANIFEST_BYTES
+
+    def take_folder(self) -> bool:
+        """Count a folder; returns whether it may be listed."""
+        self.folders -= 1
+        return self.folders >= 0
+
+    def take_tool(self, files: int, size: int, manifest_size: int) -> bool:
+        """Count a tool with its files and their bytes; returns whether it may be read."""
+        self.tools -= 1
+        self.manifest_bytes -= manifest_size
+        return self.take_files(files, size) and min(self.tools, self.manifest_bytes) >= 0
+
+    def take_files(self, files: int, size: int) -> bool:
+        """Count files and their bytes; returns whether they may be read."""
+        self.files -= files
+        self.bytes -= size
+        return min(self.files, self.bytes) >= 0
+
 
 MANIFEST: Final = "tool.toml"
 MAX_FILES: Final = 200

@@ -15,8 +15,8 @@ from lm_tools_bridge.machine.disks import are_local
 from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.files import directory, entries, listing, read_ahead
+from workspace_server.sources.builtin.files.ignore import Tree
 from workspace_server.sources.builtin.files.listing import Listing
-from workspace_server.sources.builtin.files.tree import Tree
 
 pytestmark = pytest.mark.skipif(not are_local([Path("/tmp")]), reason="the disk keeps no exact times")
 

@@ -18,9 +18,9 @@ from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.files import directory, read_ahead
 from workspace_server.sources.builtin.files.entries import read_below, read_entries
+from workspace_server.sources.builtin.files.ignore import Tree
 from workspace_server.sources.builtin.files.listing import Listing
 from workspace_server.sources.builtin.files.segments import Segment
-from workspace_server.sources.builtin.files.tree import Tree
 
 FILES = {f"{a}/{b}/{c}.txt": "" for a in "abcd" for b in "efgh" for c in "xyz"}
 RULES = {"b/.gitignore": "g\n", ".ignore": "h*\n!d/h\n", "a/.git/x": "", "c/e/.rgignore": "y.txt\n"}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support.projects.file_tree import workspace_of, write_tree
+from support.projects.file_tree import RIPGREP, settings_of, workspace_of, write_tree
+from workspace_server.sources.builtin.files.ignore import Tree
 from workspace_server.sources.builtin.files.listing import Listing
 from workspace_server.sources.builtin.files.patterns import query_filters
 from workspace_server.sources.builtin.files.segments import Segment, SegmentFilter
-from workspace_server.sources.builtin.files.tree import Tree
-from workspace_server.sources.builtin.search import batches
-from workspace_server.sources.builtin.search.batches import Batch, Batches
-from workspace_server.sources.builtin.search.query import FilesOfDirectory, Scope
+from workspace_server.sources.builtin.search import batches, process, ripgrep
+from workspace_server.sources.builtin.search.batches import Batch, Batches, WholeTree
+from workspace_server.sources.builtin.search.engine import Where, find_text
+from workspace_server.sources.builtin.search.query import FilesOfDirectory, Findings, Line, Scope, TextQuery
 
 
 @pytest.fixture
@@ -107,3 +112,121 @@ async def test_closing_early_stops_the_listing(scope: Scope) -> None:
     each = Batches(scope)
     each.close()
     assert len(await each.next()) in {0, 7, 14, 21}
+
+
+NEEDLE = TextQuery("needle", regex=False)
+FILES = {"a/x.txt": "needle\n", "b/c/y.txt": "needle\n", "b/z.md": "needle\n"}
+
+
+def tree_of(root: Path, pattern: str = "", *, done: int = 0) -> WholeTree:
+    workspace = workspace_of(root)
+    wanted = SegmentFilter(query_filters(pattern, workspace, "/query")[workspace.folders[0]])
+    segments = Listing().segments(Tree.open(workspace, workspace.folders[0], {}), lambda: False)
+    return WholeTree(segments, wanted, done=done, is_done=lambda path: path == "a/x.txt")
+
+
+def test_ripgrep_is_told_what_is_hidden_and_where_links_lead(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path, {**FILES, ".gitignore": "*.log\nbuild/\n", "b/o.log": "", "a/build/p": "", ".git/q": ""}
+    )
+    write_tree(tmp_path, {".vscode/settings.json": '{"files.exclude": {"b/z.md": true}}'})
+    (tmp_path / "a" / "link").symlink_to("x.txt")
+    (tmp_path / "a" / "dir").symlink_to("../b/c")
+    (tmp_path / "a" / "out").symlink_to("/etc")
+    tree = tree_of(tmp_path)
+    assert sorted(tree.ignore_file().decode().split()) == [".git", "/a/build", "/b/o.log", "/b/z.md"]
+    assert sorted(tree.arguments()) == ["./", "./a/dir/", "./a/link"]
+
+
+def test_only_listed_files_that_are_not_done_have_a_place(tmp_path: Path) -> None:
+    write_tree(tmp_path, {**FILES, ".gitignore": "*.log\n", "b/o.log": ""})
+    tree = tree_of(tmp_path)
+    assert [tree.place_of(path) for path in ("a/x.txt", "b/o.log", "b/new", "new/x", "")] == [None] * 5
+    there = [tree.place_of(path) for path in (".gitignore", "b/z.md", "b/c/y.txt")]
+    assert None not in there
+    assert there == sorted(there)
+
+
+def test_a_walk_pays_where_most_files_are_wanted_and_some_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path, {**FILES, ".ignore": "*.log\n", "b/o.log": ""})
+    assert tree_of(tmp_path).is_worth_a_walk
+    assert tree_of(tmp_path, "*.txt").is_worth_a_walk
+    assert not tree_of(tmp_path, "*.md").is_worth_a_walk
+    assert not tree_of(tmp_path, done=4).is_worth_a_walk
+    monkeypatch.setattr(batches, "MAX_HIDDEN", 0)
+    assert not tree_of(tmp_path).is_worth_a_walk
+
+
+AWKWARD = [
+    "*",
+    "?",
+    "[a]",
+    "{a,a}",
+    "!a",
+    "#a",
+    "\\a",
+    "a\\",
+    "a ",
+    " a",
+    "a\t",
+    "a\n",
+    "a\nb",
+    "a\u00a0",
+    "a\udcff",
+    "-",
+]
+
+
+@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+@pytest.mark.parametrize("name", AWKWARD)
+async def test_a_hidden_name_hides_no_other(name: str, tmp_path: Path) -> None:
+    others = sorted({"a", "aa", "b", "nb", *AWKWARD} - {name}, key=os.fsencode)
+    write_tree(tmp_path, {f"{place}{each}": "needle\n" for place in ("", "d/") for each in (*others, name)})
+    text = f"/{'/'.join(others)}/"
+    segments = [Segment(base, text, len(others), False, (name,)) for base in ("", "d/")]
+    wanted = SegmentFilter(
+        query_filters("", workspace_of(tmp_path), "/query")[workspace_of(tmp_path).folders[0]]
+    )
+    tree = WholeTree(segments, wanted, done=0, is_done=lambda path: False)
+    found: Findings[Line] = Findings()
+    assert RIPGREP is not None
+    assert await ripgrep.find_lines_of_tree(RIPGREP, tmp_path, NEEDLE, tree, limit=99, found=found)
+    assert [line.relative for line in found.items] == [
+        f"{base}{each}" for base in ("", "d/") for each in others
+    ]
+
+
+@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+async def test_what_the_first_batch_leaves_is_searched_by_one_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "FIRST", 1)
+    write_tree(tmp_path / "proj", {**FILES, **{f"d{n}/x": "needle\n" for n in range(20)}})
+    commands: list[Sequence[str]] = []
+
+    async def noted(command: Sequence[str], *arguments: Any, **named: Any) -> process.Exit:
+        commands.append(command)
+        return await process.run(command, *arguments, **named)
+
+    monkeypatch.setattr(ripgrep, "run", noted)
+    settings = settings_of("rg", tmp_path)
+    found = await find_text(workspace_of(tmp_path / "proj"), NEEDLE, Where("", ""), 99, settings)
+    assert (found.total, found.exact) == (23, True)
+    assert [match.path.name for match in found.items] == ["x.txt", "z.md", "y.txt", *["x"] * 20]
+    assert [command[-1] for command in commands] == ["a/", "./"]
+
+
+@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+async def test_a_walk_that_fails_is_replaced_by_the_matcher_in_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "FIRST", 1)
+    write_tree(tmp_path / "proj", FILES)
+    rg = tmp_path / "rg"
+    rg.write_text(f'#!/bin/sh\ncase "$*" in *--ignore-file*) exit 2;; esac\nexec {RIPGREP} "$@"\n')
+    rg.chmod(0o700)
+    settings = replace(settings_of("rg", tmp_path), ripgrep=str(rg))
+    found = await find_text(workspace_of(tmp_path / "proj"), NEEDLE, Where("", ""), 99, settings)
+    assert [match.path.name for match in found.items] == ["x.txt", "z.md", "y.txt"]

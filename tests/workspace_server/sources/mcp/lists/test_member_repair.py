@@ -11,8 +11,14 @@ import pytest
 from mcp_types import methods
 
 from workspace_server.sources.mcp.lists import definitions
-from workspace_server.sources.mcp.lists.definitions import repaired
-from workspace_server.sources.mcp.lists.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
+from workspace_server.sources.mcp.lists.definitions import (
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    TOOLS,
+    ListKind,
+    repaired,
+)
 
 WRONG: list[Any] = [None, 5, -1, 1.5, "x", "", [], [5], [None], ["x"], {}, {"x": 5}, True]
 ICON = {"src": "data:,", "mimeType": "image/png", "sizes": ["1x1"], "theme": "dark"}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workspace_server.sources.mcp.rpc.pending_request import EventQueue
+from workspace_server.sources.mcp.rpc.connection import EventQueue
 
 
 async def test_events_are_read_in_the_order_of_their_arrival() -> None:

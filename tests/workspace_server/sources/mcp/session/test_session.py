@@ -19,7 +19,7 @@ from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Me
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.rpc import connection as rpc
-from workspace_server.sources.mcp.rpc import pending_request, server_requests
+from workspace_server.sources.mcp.rpc import server_requests
 from workspace_server.sources.mcp.session import change_feed
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.tool import RpcError, ToolResult
@@ -223,9 +223,9 @@ async def test_progress_reaches_its_call_with_the_callers_token() -> None:
 @pytest.mark.parametrize(
     ("length", "most"),
     [
-        (1, pending_request.MAX_PROGRESS),
-        (pending_request.MAX_PROGRESS_BYTES // 4, 3),
-        (pending_request.MAX_PROGRESS_BYTES, 1),
+        (1, rpc.MAX_PROGRESS),
+        (rpc.MAX_PROGRESS_BYTES // 4, 3),
+        (rpc.MAX_PROGRESS_BYTES, 1),
     ],
 )
 async def test_a_slow_caller_delays_no_other_and_buffers_little(length: int, most: int) -> None:

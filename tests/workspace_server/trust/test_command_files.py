@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from workspace_server.config.model import EntryOrigin, StdioServer
-from workspace_server.trust.data_files import data_arguments, why_not_data
+from workspace_server.trust.command_files import data_arguments, why_not_data
 from workspace_server.trust.item import TrustItem
 from workspace_server.trust.items import TrustItemFactory
 

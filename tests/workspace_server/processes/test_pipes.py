@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workspace_server.processes.stderr_output import CAPACITY, LINES_PER_S, MAX_LINE, LineLimiter, StderrTail
+from workspace_server.processes.pipes import CAPACITY, LINES_PER_S, MAX_LINE, LineLimiter, StderrTail
 
 
 @pytest.mark.parametrize(

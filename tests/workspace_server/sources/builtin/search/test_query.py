@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from workspace_server.sources.builtin.search.places import Places
+from workspace_server.sources.builtin.search.query import Places
 
 
 def test_places_are_in_the_order_of_directories_and_names() -> None:

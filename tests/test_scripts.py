@@ -33,6 +33,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/demo-remote",
         "scripts/start",
         "scripts/test",
+        "scripts/repeat-tests",
         "scripts/real-servers",
         "scripts/clients",
         "scripts/agents",

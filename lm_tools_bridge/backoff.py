@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+# A server that ended by accident is back before a person notices; one that cannot start is tried about twice
+# a minute; a quarter of chance keeps those that failed together from trying together.
 FIRST_S: Final = 0.5
 LONGEST_S: Final = 30.0
 JITTER: Final = 0.25

@@ -20,6 +20,7 @@ BROKEN: Final = AdmissionRefusal(
 )
 MAX_LINE: Final = 4096
 """Bytes of a size line or a trailer."""
+# Trailers are read and thrown away: without a bound, a client could send them for ever.
 MAX_TRAILERS: Final = 100
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
 

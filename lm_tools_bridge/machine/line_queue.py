@@ -10,6 +10,7 @@ from typing import Final
 
 MOST_WAITING: Final = 10_000
 """Lines that wait for the thread; further ones are dropped and counted."""
+# The end of the program waits no longer than this for a disk that hangs; lines that are left are lost.
 END_S: Final = 1.0
 
 

@@ -50,6 +50,7 @@ def _hard_file_limit(limits: bytes) -> float:
     return 0
 
 
+# Chains of parents are far shorter; the bound ends a walk during which pids are used again.
 MOST_ANCESTORS: Final = 64
 _MARKS: Final = tuple(f"{name}=".encode() for name in (names.CHILD_VARIABLE, names.INSTANCE_VARIABLE))
 

@@ -10,6 +10,7 @@ from lm_tools_bridge.machine import private_files
 FILE: Final = "own-token"
 PREFIX: Final = "lmtb_"
 """How a token begins, so that programs that search for secrets know it."""
+# A token has a few dozen characters; a larger file is something else and is not read whole.
 _LIMIT: Final = 256
 
 

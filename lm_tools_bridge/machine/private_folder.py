@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+# Our own folders are far fewer; one that a program filled must not keep the caller walking.
 MAX_FOLDERS: Final = 10_000
 
 

@@ -117,6 +117,8 @@ def _signal(number: int) -> str:
     return f"signal {number}"
 
 
+# Between two searches: a process that was executing a program shows its environment by then. A longer pause
+# gives a process that forks more time.
 _PAUSE_S: Final = 0.005
 _MAX_DOUBTS: Final = 2  # a process may have no environment for its whole life
 

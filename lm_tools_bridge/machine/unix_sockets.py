@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+# The block takes milliseconds: who holds the folder for seconds hangs, and its waiters must not hang with it.
+# Polls are short, because programs wait for the socket before they serve.
 WAIT_S: Final = 2.0
 _POLL_S: Final = 0.01
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+# Heads of LSP are two short fields; a longer one is a program that prints to its standard output.
 MAX_HEAD: Final = 4096
 START: Final = 256
 """So many bytes of a message that is too large are kept."""

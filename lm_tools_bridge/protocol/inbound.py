@@ -18,6 +18,7 @@ from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import Malformed, Notification, Request, Response
 from lm_tools_bridge.protocol.names import LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era, era_of
 
+# Error codes of MCP 2026-07-28.
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022

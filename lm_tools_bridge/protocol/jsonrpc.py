@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+# Error codes of JSON-RPC 2.0 (section 5.1) and, for resources, of MCP.
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
+# An event is held whole: large results with images fit, and an endless one does not fill the memory.
 DEFAULT_LIMIT: Final = 32 * 1024 * 1024
 
 

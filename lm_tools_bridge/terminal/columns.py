@@ -14,9 +14,10 @@ from lm_tools_bridge.text.quantities import duration, latency, size
 NUMERIC: Final = frozenset({Kind.NUMBER, Kind.LATENCY, Kind.SIZE, Kind.SECONDS})
 """Kinds that are aligned on the right."""
 _NONE: Final = "-"
+# Terminal columns of a text and of a folder that are worth more than another column of the table: with fewer,
+# sentences and paths are cut before they say anything.
 _TEXT: Final = 40
 _FOLDER: Final = 26
-"""Columns of a text and of a folder that are worth more than another column."""
 _WIDE: Final = 100
 """On a wider terminal a folder gets this much less than its width, before it goes below its row."""
 

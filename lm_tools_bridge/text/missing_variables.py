@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
+# More in one message are no hint any more, but a dump of the program's documentation.
 MAX_NAMES: Final = 5
 _NAME: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?![A-Za-z0-9_])")
 """Variables of services have several words (`GITHUB_TOKEN`); single words are mostly something else."""

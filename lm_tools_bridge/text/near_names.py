@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+# difflib takes quadratic time: both bounds keep the answer to a mistyped name quick, whatever a client sends.
 _LONGEST: Final = 128
 _MOST: Final = 2000
 """Known names that are compared."""

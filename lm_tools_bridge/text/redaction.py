@@ -20,6 +20,7 @@ HIDDEN: Final = "[hidden]"
 """Stands in the place of a secret."""
 _SHORTEST_SECRET: Final = 6
 """Characters of a value; shorter ones are too common to be secrets."""
+# Shorter lines of a secret of several lines stand in ordinary text: hiding them would hide that.
 _SHORTEST_LINE: Final = 8
 _SECRET_NAME: Final = re.compile(
     r"(?i)pass(word|phrase|wd)|pass$|[a-z0-9]_pwd$|secret|token|(api|private|access|account|signing|master|encryption)[_-]?key"
@@ -75,6 +76,7 @@ def _quoted(text: str) -> tuple[str, str, str, str]:
 
 MAX_TEXT: Final = 256 * 1024
 """Longest text in characters that is searched; a longer one is stored without its rest."""
+# Shorter words of letters and digits are mostly names; the three figures together decide what is a token.
 _SHORTEST: Final = 20
 _LEAST_BITS: Final = 3.5
 """Entropy in bits for each character from which a mixed word is taken for a token."""

@@ -83,6 +83,7 @@ MAX_REPORTED: Final = 64
 """Tasks of one notification: with names of full length it stays far below the longest event of a lifeline."""
 MAX_NAME: Final = 200
 """Longest name in characters: as long as the manager stores."""
+# Senders cut an id to this, so that no name of a server makes a report too large for the lifeline.
 MAX_SOURCE: Final = 1024
 _LARGEST: Final = 2**53 - 1
 """Largest number that every reader of JSON knows exactly."""

@@ -13,6 +13,8 @@ import msgspec
 
 DESCRIPTORS: Final = 4
 """Descriptors sent with a request: listening socket, standard input, log file, working folder."""
+# SOCK_SEQPACKET cuts what exceeds the receiver's buffer; an ordinary environment (`execve` allows 128 KiB a
+# variable) with arguments fits.
 MESSAGE_LIMIT: Final = 1024 * 1024
 
 

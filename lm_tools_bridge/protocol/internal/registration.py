@@ -16,6 +16,8 @@ from typing import Any, Final, Literal, Self
 Kind = Literal["workspace-server", "editor"]
 RefusalReason = Literal["invalid_payload", "missing_cwd", "invalid_cwd"]
 
+# Registrations stay in memory as long as their clients live: each member has a bound. Paths are as long as
+# PATH_MAX of Linux, ports have 16 bits, and a pid is a positive C int; ids, texts and windows have far less.
 MAX_SESSION_ID: Final = 128
 MAX_FOLDERS: Final = 64
 MAX_PATH: Final = 4096

@@ -15,6 +15,7 @@ SUSPENDED: Final = "held"
 APPROVAL: Final = "ask"
 """The kinds of state that the manager distinguishes: a suspended call waits for input responses inside the
 server; a call that waits for approval has not started."""
+# Enough of an id that two waiting calls hardly share it, and short enough to type.
 SHORT_ID: Final = 8
 INVALID_STATE: Final = "state_lost"
 """The `reason` in the error data for an invalid or expired state."""

@@ -62,7 +62,7 @@ STARTS: Final = {
     "lm_tools_bridge/agent/slash_commands/lmtb.py": _OURS,
     "lm_tools_bridge/page/ui_verb.py": Start("the system's", "A ticket of the page is guessed"),
     "lm_tools_bridge/agent/replacing.py": _OURS,
-    "manager/cli/suggestions.py": _OURS,
+    "manager/cli/completion.py": _OURS,
     "lm_tools_bridge/demo/sandbox.py": _OURS,
     "lm_tools_bridge/demo/terminal.py": _OURS,
     "lm_tools_bridge/remote_hosts/cli/hosts.py": _HOST,

@@ -19,7 +19,7 @@ from typing import Final
 import click
 
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line, say
-from manager.cli import suggestions, workspace_command
+from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import user_paths
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.status_reading.responses import formatted, parsed
@@ -39,13 +39,13 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
     "--workspace",
     metavar="ID",
     help="The log of the workspace with this id.",
-    shell_complete=suggestions.workspaces,
+    shell_complete=completion.workspaces,
 )
 @click.option(
     "--server",
     metavar="NAME",
     help="Only lines of this source: an id from `lmtb servers`, or the part after its colon.",
-    shell_complete=suggestions.sources,
+    shell_complete=completion.sources,
 )
 @click.option("--level", type=click.Choice(_LEVELS), default="debug", help="Only entries from this level on.")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")

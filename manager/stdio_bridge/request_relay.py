@@ -2,12 +2,15 @@
 
 A request that was not delivered is sent again. If it may have been delivered, the client gets an error,
 unless the request can be repeated without side effects.
+
+A stateless client's listen stream that ends is opened again with the same request. The client is told that
+everything may have changed; it does not see the second acknowledgement.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +22,6 @@ from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH
 from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
-from manager.stdio_bridge import listen_streams
 from manager.stdio_bridge.http_messages import (
     ResponseLost,
     StatelessRequests,
@@ -33,6 +35,89 @@ from manager.stdio_bridge.manager_connection import TIMEOUT_S, HttpMessage, Mana
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
+
+REOPEN_S: Final = 0.5
+"""Seconds before a stream that ended is opened again."""
+_CHANGED: Final = {
+    "toolsListChanged": names.TOOLS_CHANGED,
+    "resourcesListChanged": names.RESOURCES_CHANGED,
+    "promptsListChanged": names.PROMPTS_CHANGED,
+}
+
+
+async def listen(
+    manager: ManagerConnection,
+    message: HttpMessage,
+    first: UpstreamResponse,
+    write: Callable[[bytes], Awaitable[None]],
+) -> None:
+    """Forward the messages of a listen stream without end; returns only if it was never acknowledged.
+
+    Args:
+        manager: the connection to the manager.
+        message: the client's request, which is sent again when the stream ends.
+        first: the HTTP response to it; an error is forwarded and ends the stream.
+        write: sends a message to the client.
+
+    Raises:
+        ResponseLost: the first stream broke off before it was acknowledged.
+    """
+    honoured = await _forward(first, write, acknowledged=None)
+    while honoured is not None:
+        await asyncio.sleep(REOPEN_S)
+        try:
+            response = await manager.send_in_background(message)
+            if is_stream(response):
+                await _forward(response, write, acknowledged=honoured)
+            else:
+                response.abandon()
+        except (ResponseLost, Unreachable, UpstreamFailure):
+            continue
+
+
+async def _forward(
+    response: UpstreamResponse, write: Callable[[bytes], Awaitable[None]], acknowledged: bytes | None
+) -> bytes | None:
+    """Forward one stream to its end, without the final response if it was acknowledged.
+
+    Returns:
+        The parameters of the first acknowledgement, None if there was none.
+
+    Raises:
+        ResponseLost: the stream ended before an acknowledgement or a response.
+    """
+    params, answered = acknowledged, False
+    try:
+        async with aclosing(messages_of(response)) as messages:
+            async for data in messages:
+                message = jsonrpc.parse(data)
+                if isinstance(message, Notification) and message.method == names.ACKNOWLEDGED:
+                    if acknowledged is None:
+                        params = message.params
+                    for notification in (data,) if acknowledged is None else _all_changed(acknowledged):
+                        await write(notification)
+                elif not isinstance(message, Response) or params is None:
+                    answered = isinstance(message, Response)
+                    await write(data)
+    except ResponseLost:
+        if params is None:
+            raise
+    if params is None and not answered:
+        raise ResponseLost("the stream ended before it was acknowledged")
+    return params
+
+
+def _all_changed(params: bytes) -> Iterator[bytes]:
+    """The notifications that everything this stream reports on may have changed."""
+    members = jsonrpc.members_of(params)
+    meta = {"_meta": members["_meta"]} if "_meta" in members else {}
+    honoured = jsonrpc.members_of(members.get("notifications", msgspec.Raw(b"{}")))
+    for kind, method in _CHANGED.items():
+        if jsonrpc.bytes_of(honoured.get(kind, msgspec.Raw(b""))) == b"true":
+            yield jsonrpc.notification(method, meta)
+    for uri in msgspec.json.decode(honoured.get("resourceSubscriptions", msgspec.Raw(b"[]"))):
+        yield jsonrpc.notification(names.RESOURCE_UPDATED, {"uri": uri, **meta})
+
 
 _REPEATABLE: Final = frozenset(
     {names.INITIALIZE, names.DISCOVER, names.PING, names.LISTEN, names.TOOLS_LIST, names.RESOURCES_LIST,
@@ -149,7 +234,7 @@ class RequestRelay:
         request = pending.request
         if request.method == names.LISTEN and is_stream(response):
             message = self._message(pending, None)
-            await listen_streams.listen(self._manager, message, response, self._write)
+            await listen(self._manager, message, response, self._write)
             return True
         answered, data = False, b""
         async with aclosing(messages_of(response)) as messages:

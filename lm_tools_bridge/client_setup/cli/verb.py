@@ -22,7 +22,7 @@ from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview
 from lm_tools_bridge.terminal.command_line import Command, Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.text.printable import printable
-from manager.cli import suggestions
+from manager.cli import completion
 from manager.cli.output.file_changes import short
 
 _OURS: Final = frozenset({"current", "outdated"})
@@ -56,7 +56,7 @@ def _find_clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
     return ((client.id, client.title) for client in CLIENTS)
 
 
-_clients: Final = suggestions.suggesting(_find_clients)
+_clients: Final = completion.suggesting(_find_clients)
 
 
 @click.group()

@@ -16,7 +16,7 @@ from lm_tools_bridge.recorder.call_log import CallLog
 from lm_tools_bridge.recorder.tables import NewerFile
 from lm_tools_bridge.terminal.command_line import Command, Failure
 from lm_tools_bridge.text.quantities import moment_of
-from manager.cli import suggestions
+from manager.cli import completion
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.user_settings import user_settings
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
@@ -87,7 +87,7 @@ class Moment(click.ParamType[int]):
         return moment
 
 
-def suggest_recorded(member: str) -> suggestions.Suggest:
+def suggest_recorded(member: str) -> completion.Suggest:
     """Suggest what recorded calls have as their `client`, `project` or `tool`."""
 
     def find(_: click.Context) -> Iterable[tuple[str, str | None]]:
@@ -97,7 +97,7 @@ def suggest_recorded(member: str) -> suggestions.Suggest:
         with log:
             return [(name, None) for name in log.names(member)]
 
-    return suggestions.suggesting(find)
+    return completion.suggesting(find)
 
 
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (

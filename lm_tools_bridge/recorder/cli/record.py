@@ -19,7 +19,7 @@ from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, read
 from lm_tools_bridge.recorder.database import open_to_write
 from lm_tools_bridge.terminal.command_line import Failure, Length, confirm, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Fact, FactList, Note, Tone
-from manager.cli import suggestions
+from manager.cli import completion
 from manager.cli.output.manager_access import user_paths
 
 _EVERYWHERE: Final = "all projects"
@@ -27,7 +27,7 @@ _project_option = click.option(
     "--project",
     metavar="ID",
     help="Only this workspace; its name without the hash will do. Default: all.",
-    shell_complete=suggestions.workspaces,
+    shell_complete=completion.workspaces,
 )
 
 
@@ -138,7 +138,7 @@ def purge(everything: bool, yes: bool, as_json: bool) -> None:
 
 def _known() -> Iterator[str]:
     """The projects that have a log or recorded calls."""
-    yield from suggestions.logged_workspaces()
+    yield from completion.logged_workspaces()
     with open_log() as log:
         yield from () if log is None else log.names("project")
 

@@ -19,7 +19,7 @@ from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.form_fields import Field, InvalidLine, fields
 from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes
-from manager.cli import suggestions
+from manager.cli import completion
 from manager.cli.output.manager_access import current_folder, explained, mcp_address, user_paths
 from manager.client import McpAnswer, McpClient
 
@@ -104,7 +104,7 @@ _cwd_option = click.option(
 
 
 @click.command()
-@click.argument("name", shell_complete=suggestions.callable_tools)
+@click.argument("name", shell_complete=completion.callable_tools)
 @click.argument("arguments", metavar="[JSON]", required=False)
 @_cwd_option
 @json_option

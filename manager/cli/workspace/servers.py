@@ -14,7 +14,7 @@ from lm_tools_bridge.protocol.internal.source_states import DOWN
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.printable import operand, printable
-from manager.cli import suggestions, workspace_command
+from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.workspace_options import cwd_option, print_issues, source_id
 from manager.cli.workspace.remote_project import find_host, is_remote
@@ -29,7 +29,7 @@ def secrets() -> None:
 
 
 @secrets.command(name="set")
-@click.argument("key", shell_complete=suggestions.secrets)
+@click.argument("key", shell_complete=completion.secrets)
 @click.option("--stdin", is_flag=True, help="Read the value from standard input.")
 @json_option
 def set_(key: str, stdin: bool, **_: bool) -> None:
@@ -45,7 +45,7 @@ def list_(**_: bool) -> None:
 
 
 @secrets.command()
-@click.argument("key", shell_complete=suggestions.secrets)
+@click.argument("key", shell_complete=completion.secrets)
 @json_option
 def delete(key: str, **_: bool) -> None:
     """Delete a secret."""
@@ -84,7 +84,7 @@ def servers(ctx: click.Context, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("source", required=False, shell_complete=suggestions.sources)
+@click.argument("source", required=False, shell_complete=completion.sources)
 @cwd_option
 @json_option
 @click.pass_obj
@@ -102,7 +102,7 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("namespace", shell_complete=suggestions.sources)
+@click.argument("namespace", shell_complete=completion.sources)
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page to sign in on.")
 @cwd_option
 @json_option

@@ -16,7 +16,7 @@ from lm_tools_bridge.terminal.command_line import Failure, json_option, print_js
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.near_names import near
 from lm_tools_bridge.text.printable import operand
-from manager.cli import suggestions, workspace_command
+from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import ask, ask_about, current_folder
 from manager.cli.output.workspace_options import cwd_option, print_issues, source_id
 from manager.cli.workspace.remote_project import change_tool, change_visibility, is_remote, print_change
@@ -90,7 +90,7 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
 
 
 @tools.command()
-@click.argument("name", shell_complete=suggestions.tools)
+@click.argument("name", shell_complete=completion.tools)
 @cwd_option
 @json_option
 @click.pass_obj
@@ -115,7 +115,7 @@ def _changing_verb(verb: str, about: str, *, of_workspace: bool) -> None:
     """Add a verb that changes what is allowed of a tool; `of_workspace`: its settings say in which file."""
 
     @tools.command(verb, help=about)
-    @click.argument("name", shell_complete=suggestions.tools)
+    @click.argument("name", shell_complete=completion.tools)
     @cwd_option
     @click.option("--force", is_flag=True, help="Also if no source offers a tool of this name now.")
     @json_option
@@ -144,7 +144,7 @@ _changing_verb("deny", "Forbid a tool in every workspace.", of_workspace=False)
 
 
 @tools.command()
-@click.argument("name", shell_complete=suggestions.tools)
+@click.argument("name", shell_complete=completion.tools)
 @click.argument("visibility", type=click.Choice(VISIBILITIES))
 @click.option("--source", "of_source", is_flag=True, help="NAME is a source: choose for all of its tools.")
 @cwd_option

@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol.internal.source_states import DOWN, STARTING
 from lm_tools_bridge.terminal.command_line import Failure, json_option, say
 from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.printable import printable
-from manager.cli import suggestions
+from manager.cli import completion
 from manager.cli.output.manager_access import ask_about
 from manager.cli.workspace.remote_project import is_remote, run_there
 from manager.cli.workspace_command import root_of, run, run_and_wait
@@ -107,12 +107,12 @@ _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 def _folders_and_sources(
     ctx: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem[str]]:
-    return [CompletionItem(begun, type="dir"), *suggestions.sources(ctx, parameter, begun)]
+    return [CompletionItem(begun, type="dir"), *completion.sources(ctx, parameter, begun)]
 
 
 @click.command()
 @click.argument("path", required=False, shell_complete=_folders_and_sources)
-@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=suggestions.sources)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completion.sources)
 @click.option("--diff", is_flag=True, help="Only show what changed since it was trusted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--data", is_flag=True, help="Let the shown data files change without asking again.")

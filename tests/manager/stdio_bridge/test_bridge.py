@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol import names
-from manager.stdio_bridge import listen_streams, manager_connection, session
+from manager.stdio_bridge import manager_connection, request_relay, session
 from manager.stdio_bridge.bridge import Bridge
 from manager.stdio_bridge.manager_connection import ManagerConnection
 from manager.stdio_bridge.stdio import LineTooLong
@@ -111,7 +111,7 @@ class Client:
 @pytest.fixture
 async def client(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
     monkeypatch.setattr(session, "_REOPEN_S", 0.01)
-    monkeypatch.setattr(listen_streams, "REOPEN_S", 0.01)
+    monkeypatch.setattr(request_relay, "REOPEN_S", 0.01)
     async with ScriptedManager().serving() as manager:
         one = Client(manager)
         yield one

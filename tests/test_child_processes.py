@@ -56,10 +56,9 @@ STARTS: Final = {
     "lm_tools_bridge/agent/local_tools/command_process.py": Start(
         "a configured one", "A command discards work, writes outside"
     ),
-    "lm_tools_bridge/agent/local_tools/command_watch.py": _OURS,
     "lm_tools_bridge/agent/manager_client/elicitation.py": Start("the system's", "Links in results"),
-    "lm_tools_bridge/agent/manager_client/starting.py": _OURS,
-    "lm_tools_bridge/agent/slash_commands/lmtb.py": _OURS,
+    "lm_tools_bridge/agent/manager_client/session.py": _OURS,
+    "lm_tools_bridge/agent/slash_commands/session.py": _OURS,
     "lm_tools_bridge/page/ui_verb.py": Start("the system's", "A ticket of the page is guessed"),
     "lm_tools_bridge/agent/replacing.py": _OURS,
     "manager/cli/completion.py": _OURS,

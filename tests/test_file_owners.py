@@ -24,17 +24,16 @@ _PROJECT_WRITERS: Final = {
 }
 _PROJECT_READERS: Final = {
     **_PROJECT_WRITERS,
-    "lm_tools_bridge/agent/keys/environment.py": "keys in the .env of a trusted project",
+    "lm_tools_bridge/agent/key_sources.py": "keys in the .env of a trusted project",
     "lm_tools_bridge/agent/providers/configuration.py": "addresses of models, with the digest that is trusted",
 }
 """Modules that act upon a project's file without comparing its bytes with what was trusted."""
 
 _OWN_WRITERS: Final = frozenset(
     [
-        "lm_tools_bridge/agent/local_tools/askpass.py",
-        "lm_tools_bridge/agent/saved_sessions/session_files.py",
-        "lm_tools_bridge/agent/settings/file.py",
-        "lm_tools_bridge/agent/settings/workspace_file.py",
+        "lm_tools_bridge/agent/local_tools/sudo.py",
+        "lm_tools_bridge/agent/saved_sessions.py",
+        "lm_tools_bridge/agent/settings_file.py",
         "lm_tools_bridge/machine/private_files.py",
         "lm_tools_bridge/machine/private_folder.py",
         "lm_tools_bridge/machine/private_files.py",
@@ -56,7 +55,7 @@ _OWN_WRITERS: Final = frozenset(
         "manager/supervision/leftovers.py",
         "manager/supervision/process.py",
         "lm_tools_bridge/team/membership.py",
-        "lm_tools_bridge/tokens/token_file.py",
+        "lm_tools_bridge/tokens/token.py",
         "workspace_server/calls/request_state.py",
         "workspace_server/tool_search/definitions.py",
         "workspace_server/processes/confinement.py",
@@ -84,7 +83,7 @@ _NAMED_BY_THE_USER: Final = {
     "lm_tools_bridge/uninstall/verb.py": "what this program made",
 }
 _NO_FILES: Final = {
-    "lm_tools_bridge/agent/screen/nowhere.py": "/dev/null",
+    "lm_tools_bridge/agent/screen/line_input.py": "/dev/null",
     "lm_tools_bridge/terminal/command_line.py": "/dev/null",
     "lm_tools_bridge/machine/own_process.py": "/proc",
     "workspace_server/fork_server.py": "/proc",
@@ -170,8 +169,7 @@ def test_files_of_projects_that_are_acted_upon_are_read_through_their_open_folde
 
 def test_nothing_reads_a_file_of_a_project_by_the_private_reader() -> None:
     """`private_files.read` follows links in the folders above, which only our own folders do not have."""
-    own = {"lm_tools_bridge/agent/settings/file.py", "lm_tools_bridge/agent/settings/manager_address.py", "lm_tools_bridge/agent/settings/workspace_file.py",
-           "lm_tools_bridge/agent/command_line/wizard.py", "lm_tools_bridge/agent/providers/configuration.py", "lm_tools_bridge/machine/project_file.py"}  # fmt: skip
+    own = {"lm_tools_bridge/agent/settings_file.py", "lm_tools_bridge/agent/command_line/wizard.py", "lm_tools_bridge/agent/providers/configuration.py", "lm_tools_bridge/machine/project_file.py"}  # fmt: skip
     readers = {module for module in _modules() if "private=False" in (_ROOT / module).read_text("utf-8")} - {
         "lm_tools_bridge/machine/private_files.py"
     }

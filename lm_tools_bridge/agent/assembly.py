@@ -12,33 +12,30 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from lm_tools_bridge.agent.agent_settings import AgentSettings, default
 from lm_tools_bridge.agent.conversation.conversation import Conversation
-from lm_tools_bridge.agent.conversation.late_source import LateDiscoverySource, LateSource
-from lm_tools_bridge.agent.conversation.toolbox import Toolbox
+from lm_tools_bridge.agent.conversation.toolbox import LateDiscoverySource, LateSource, Toolbox
 from lm_tools_bridge.agent.guard.audit import Audit
 from lm_tools_bridge.agent.guard.guard import AskingGuard, Mode
 from lm_tools_bridge.agent.interaction import Tone
-from lm_tools_bridge.agent.model_events import Provider
+from lm_tools_bridge.agent.messages import Provider
 from lm_tools_bridge.agent.providers.configuration import (
     Configured,
     configured,
     providers_file,
     with_preferred_models,
 )  # fmt: skip
-from lm_tools_bridge.agent.saved_sessions.saved_sessions import SavedSessions
+from lm_tools_bridge.agent.saved_sessions import SavedSessions
 from lm_tools_bridge.agent.screen.screen import Screen
-from lm_tools_bridge.agent.settings.manager_address import manager_endpoint
-from lm_tools_bridge.agent.settings.project_folder import project_folder
-from lm_tools_bridge.agent.settings.settings import AgentSettings, default
-from lm_tools_bridge.agent.slash_commands.lmtb import answer_of
-from lm_tools_bridge.agent.slash_commands.session import Session
+from lm_tools_bridge.agent.settings_file import manager_endpoint, project_folder
+from lm_tools_bridge.agent.slash_commands.session import Session, answer_of
 from lm_tools_bridge.agent.tool_source import ToolSource
 from lm_tools_bridge.machine.own_token import own_headers
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from lm_tools_bridge.agent.keys.lookup import KeyLookup
+    from lm_tools_bridge.agent.provider_keys import KeyLookup
     from lm_tools_bridge.agent.providers.request_log import RequestLog
 
 AUDIT_FILE: Final = "agent-audit.log"
@@ -192,7 +189,7 @@ class Agent:
 
     def _new_provider(self, name: str, settings: AgentSettings) -> Provider:
         from lm_tools_bridge.agent.providers.factory import make_provider  # loads aiohttp
-        from lm_tools_bridge.agent.providers.http.retries import Retries
+        from lm_tools_bridge.agent.providers.http_provider import Retries
 
         provider = make_provider(
             name, settings, self._session(), self._keys(), configurations=self._configured.providers,
@@ -236,9 +233,8 @@ class Agent:
         return () if provider is None else schema_changes(provider.kind, schema)
 
     def _keys(self) -> KeyLookup:
-        from lm_tools_bridge.agent.keys.environment import DotEnvKeys, EnvironmentKeys
-        from lm_tools_bridge.agent.keys.lookup import KeyLookup
-        from lm_tools_bridge.agent.keys.stored import StoredKeys
+        from lm_tools_bridge.agent.key_sources import DotEnvKeys, EnvironmentKeys, StoredKeys
+        from lm_tools_bridge.agent.provider_keys import KeyLookup
 
         makers: Mapping[str, Callable[[], Any]] = {
             "environment": lambda: EnvironmentKeys(os.environ),

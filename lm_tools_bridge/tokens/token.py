@@ -1,14 +1,23 @@
-"""Defines tokens, what each scope allows, and how a request shows one (RFC 6750, RFC 7617). Pure."""
+"""Defines access tokens, what each scope allows, how a request shows one, and keeps their files.
+
+The file of tokens is private, locked while it changes, and has digests only. Beside it is the token of the
+user's own programs, by which `lmtb` passes where tokens are required.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.own_token import FILE, PREFIX, read_own_token
 from manager.routing.request_heads.admission import is_mcp_target
 
 SCOPES: Final = {
@@ -70,3 +79,82 @@ def shown_token(authorization: bytes, *, is_mcp: bool) -> str | None:
     except (binascii.Error, ValueError):
         return None
     return password.decode("latin-1") if colon and password else None
+
+
+MOST_TOKENS: Final = 100
+"""Tokens of one user: each request on a guest's connection is compared with all of them."""
+_VERSION: Final = 1
+_LIMIT: Final = 256 * 1024
+"""Bytes of the file: ten times what as many tokens take."""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    tokens: list[Token]
+
+
+class TokenFileError(Exception):
+    """The file cannot be used. The message is for people; it contains nothing of the file."""
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """The tokens; none if there is no file.
+
+    Raises:
+        TokenFileError: it cannot be read, is open to others, or a newer version wrote it.
+    """
+    try:
+        content = private_files.read(path, _LIMIT)
+    except (OSError, private_files.UnsafePathError) as error:
+        raise TokenFileError(str(error)) from error
+    if content is None:
+        return ()
+    try:
+        file = msgspec.json.decode(content, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TokenFileError(f"{path} is no file of tokens") from error
+    if file.version != _VERSION:
+        raise TokenFileError(f"{path} was written by a newer version")
+    if any(set(token.scopes) - set(SCOPES) for token in file.tokens):
+        raise TokenFileError(f"{path} names a scope that this version does not know")
+    return tuple(file.tokens)
+
+
+def change_tokens(path: Path, change: Callable[[tuple[Token, ...]], Sequence[Token]]) -> None:
+    """Replace the tokens by what `change` makes of them; no other program changes them meanwhile.
+
+    Raises:
+        TokenFileError: see `read_tokens`, or it cannot be written.
+    """
+    try:
+        private_files.make_private(path.parent)
+        with private_files.locked(path.with_name(f"{path.name}.lock")):
+            changed = change(read_tokens(path))
+            private_files.write(path, msgspec.json.encode(_File(_VERSION, list(changed))))
+    except (OSError, private_files.UnsafePathError, private_files.LockTimeout) as error:
+        raise TokenFileError(str(error)) from error
+
+
+def new_token() -> str:
+    """A new token: 256 random bits."""
+    return f"{PREFIX}{secrets.token_urlsafe(32)}"
+
+
+def renew_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> str:
+    """Make the token of the user's own programs, a new one for each start: who got the last one has nothing.
+
+    Programs that were started before an upgrade read it in one of `former_dirs`.
+
+    Raises:
+        OSError, lm_tools_bridge.machine.private_files.UnsafePathError: the file cannot be used.
+    """
+    token = new_token()
+    private_files.make_private(runtime_dir)
+    for folder in (runtime_dir, *(folder for folder in former_dirs if read_own_token(folder) is not None)):
+        private_files.write(folder / FILE, token.encode())
+    return token
+
+
+def remove_own_token(runtime_dir: Path) -> None:
+    """Remove the file: no token is required any more. Raises OSError if that is impossible."""
+    (runtime_dir / FILE).unlink(missing_ok=True)

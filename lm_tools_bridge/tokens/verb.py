@@ -13,11 +13,13 @@ import msgspec
 from lm_tools_bridge.terminal.command_line import Failure, Length, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
-from lm_tools_bridge.tokens.token import SCOPES, Token, digest_of
-from lm_tools_bridge.tokens.token_file import (
+from lm_tools_bridge.tokens.token import (
     MOST_TOKENS,
+    SCOPES,
+    Token,
     TokenFileError,
     change_tokens,
+    digest_of,
     new_token,
     read_tokens,
 )

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any
 
-from lm_tools_bridge.agent.approval import Decision, Verdict
-from lm_tools_bridge.agent.interaction import Box, Question, Tone
-from lm_tools_bridge.agent.messages import Call, Tool
-from lm_tools_bridge.agent.model_events import (
+from lm_tools_bridge.agent.interaction import Box, Decision, Question, Tone, Verdict
+from lm_tools_bridge.agent.messages import (
+    Call,
     CallPart,
     Finish,
     ModelEvent,
@@ -18,6 +17,7 @@ from lm_tools_bridge.agent.model_events import (
     ModelWindow,
     ProviderFailure,
     TextPart,
+    Tool,
     Usage,
 )
 from lm_tools_bridge.agent.tool_source import Outcome, SourceState

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lm_tools_bridge.agent.agent_settings import AgentSettings
 from lm_tools_bridge.agent.conversation.conversation import Conversation
 from lm_tools_bridge.agent.conversation.toolbox import Toolbox
 from lm_tools_bridge.agent.messages import AssistantMessage, Message, Result, ToolMessage
-from lm_tools_bridge.agent.settings.settings import AgentSettings
 from support.agent_doubles import ListedTools, RecordingPerson, ScriptedGuard, ScriptedProvider
 from support.clock import ManualClock
 

@@ -1,18 +1,28 @@
-"""Reads the words after `lmtb agent`."""
+"""Reads the words after `lmtb agent`, and defines the exit codes of a session."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+# as shells report a program that a signal ended: 128 and the number of SIGINT or SIGTERM
+CANCELLED: Final = 130
+TERMINATED: Final = 143
+"""A session was ended by SIGTERM, or its terminal is gone."""
 USAGE_EXIT: Final = 2
+"""That of argparse, which ends the program with it for words that do not fit."""
+TURN_EXITS: Final[Mapping[str, int]] = {
+    "completed": 0, "limit_reached": 3, "repeated_calls": 3, "provider_failed": 4, "cancelled": CANCELLED,
+}  # fmt: skip
+"""The exit code of one turn by how it ended, an `Ending`, whose module loads only with the agent."""
 STDIN: Final = "-"
 """In the place of the text of a turn: read it from standard input."""
 _LONGEST: Final = 8 * 1024 * 1024
+"""More than any model's context window takes; an endless input must not fill the memory."""
 VERBS: Final = ("session", "serve", "acp", "config", "list")
 
 

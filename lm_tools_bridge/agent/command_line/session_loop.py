@@ -9,12 +9,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lm_tools_bridge.agent.command_line.exit_codes import CANCELLED
-from lm_tools_bridge.agent.command_line.opening import Opening
+from lm_tools_bridge.agent.command_line.arguments import CANCELLED
+from lm_tools_bridge.agent.command_line.start import Opening
 from lm_tools_bridge.agent.interaction import Tone
-from lm_tools_bridge.agent.screen.interrupts import HINT, Interrupts
-from lm_tools_bridge.agent.screen.nowhere import write_nowhere
-from lm_tools_bridge.agent.screen.screen import Interrupted, Screen
+from lm_tools_bridge.agent.screen.line_input import write_nowhere
+from lm_tools_bridge.agent.screen.screen import HINT, Interrupted, Interrupts, Screen
 from lm_tools_bridge.agent.slash_commands.command_table import Entered, Unknown, recognised
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""Runs what `lmtb agent` was asked for: a session, one turn, the list of tools, the settings."""
+"""Runs what `lmtb agent` was asked for, on the screen that fits its standard streams."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -13,23 +14,53 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lm_tools_bridge.agent.command_line.arguments import USAGE_EXIT, Arguments, text_of
-from lm_tools_bridge.agent.command_line.exit_codes import CANCELLED, TERMINATED
-from lm_tools_bridge.agent.command_line.opening import Opening, agent_of, models_of
-from lm_tools_bridge.agent.command_line.start import config_file, read_start
+from lm_tools_bridge.agent.agent_settings import MANUAL
+from lm_tools_bridge.agent.command_line.arguments import (
+    CANCELLED,
+    TERMINATED,
+    TURN_EXITS,
+    USAGE_EXIT,
+    Arguments,
+    text_of,
+)
+from lm_tools_bridge.agent.command_line.start import Opening, agent_of, config_file, models_of, read_start
 from lm_tools_bridge.agent.interaction import Tone
-from lm_tools_bridge.agent.screen.choice import one_shot_screen, session_screen
-from lm_tools_bridge.agent.screen.interrupts import Interrupts
-from lm_tools_bridge.agent.screen.nowhere import is_gone, write_nowhere
-from lm_tools_bridge.agent.settings.file import load
-from lm_tools_bridge.agent.settings.settings import MANUAL
+from lm_tools_bridge.agent.screen.line_input import LineInput, is_gone, write_nowhere
+from lm_tools_bridge.agent.screen.plain_screen import JsonScreen, PlainScreen
+from lm_tools_bridge.agent.screen.screen import Completions, Interrupts, Screen
+from lm_tools_bridge.agent.settings_file import load
+from lm_tools_bridge.terminal.screen import has_colour
 from lm_tools_bridge.text.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from lm_tools_bridge.agent.assembly import Agent
-    from lm_tools_bridge.agent.screen.screen import Screen
+    from lm_tools_bridge.agent.conversation.conversation import Conversation
+
 
 _NO_MODEL: Final = "no model is chosen yet: enter /model NAME; else the first question asks {} for its models"
+
+
+def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Screen, Callable[[], bool]]:
+    """The screen of a session, and a function that ends its prompt, as the key Ctrl-C does.
+
+    The function returns whether a prompt waits.
+    """
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if is_terminal and has_colour(sys.stdout):
+        # a session in a pipe does not need prompt_toolkit
+        from lm_tools_bridge.agent.screen.terminal_screen import TerminalScreen
+
+        screen = TerminalScreen(interrupts, completions)
+        return screen, screen.interrupt
+    line_input = LineInput(sys.stdin.fileno())
+    return PlainScreen(sys.stdout, sys.stdout, line_input, asks=is_terminal), line_input.interrupt
+
+
+def one_shot_screen(*, as_json: bool) -> Screen:
+    """The screen of one turn: the reply on standard output, the rest on standard error; nobody is asked."""
+    if as_json:
+        return JsonScreen(sys.stdout)
+    return PlainScreen(sys.stdout, sys.stderr, None, asks=False)
 
 
 def run(arguments: Arguments) -> int:
@@ -81,8 +112,6 @@ async def _session(arguments: Arguments) -> int:
 
 
 async def _one_turn(arguments: Arguments) -> int:
-    from lm_tools_bridge.agent.command_line.one_turn import one_turn
-
     screen = one_shot_screen(as_json=arguments.json)
     text = arguments.prompt or ""
     if not text.strip():
@@ -97,10 +126,23 @@ async def _one_turn(arguments: Arguments) -> int:
             await agent.resume_last()
         await agent.prepare()
         await _warn_of_unknown(agent, screen, arguments.allow)
-        return await one_turn(agent.conversation, text)
+        return await _run_turn(agent.conversation, text)
     finally:
         await agent.close()
         screen.close()
+
+
+async def _run_turn(conversation: Conversation, text: str) -> int:
+    """The exit code of a turn. Ctrl-C and SIGTERM cancel it in order."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(conversation.turn(text), name="turn")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        outcome = await task
+    except asyncio.CancelledError:
+        return CANCELLED
+    return TURN_EXITS[outcome.ending]
 
 
 async def _list(arguments: Arguments) -> int:
@@ -133,7 +175,7 @@ async def _list(arguments: Arguments) -> int:
 
 
 async def _serve(arguments: Arguments) -> int:
-    from lm_tools_bridge.agent.command_line.offer import offer
+    from lm_tools_bridge.agent.tool_service.source_service import offer
 
     screen = one_shot_screen(as_json=False)
     start = read_start(screen, arguments)
@@ -166,7 +208,7 @@ async def _warn_of_unknown(agent: Agent, screen: Screen, allowed: Sequence[str])
 
 
 async def _acp(arguments: Arguments) -> int:
-    from lm_tools_bridge.agent.acp.serve import serve_editor
+    from lm_tools_bridge.agent.acp_server import serve_editor
 
     def make(screen: Screen, workspace: Path) -> Agent | None:
         start = read_start(screen, arguments, workspace)

@@ -1,20 +1,81 @@
-"""Runs one call of a reply: finds its tool, asks the guard, runs it under its deadline, forms its result."""
+"""Runs one call of a reply: its tool, the guard, repeats, the deadline, and its result."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
-from lm_tools_bridge.agent.approval import DENIED, Decision, Guard, Verdict
-from lm_tools_bridge.agent.conversation.repeated_calls import RepeatedCalls
+import msgspec
+
 from lm_tools_bridge.agent.conversation.toolbox import Found, NotFound, Toolbox
-from lm_tools_bridge.agent.interaction import Box, Interaction
+from lm_tools_bridge.agent.interaction import DENIED, Box, Decision, Guard, Interaction, Verdict
 from lm_tools_bridge.agent.messages import Call, Result
-from lm_tools_bridge.agent.result_text import NO_SOURCES, cut_text, result_text
-from lm_tools_bridge.agent.tool_source import Outcome, limits_calls, refusal_of, text_outcome
+from lm_tools_bridge.agent.tool_source import (
+    NO_SOURCES,
+    Outcome,
+    cut_text,
+    limits_calls,
+    refusal_of,
+    result_text,
+    text_outcome,
+)
 from lm_tools_bridge.protocol.errors import Reason
+
+MAX_REPEATS: Final = 3
+"""After so many repeats the turn ends."""
+TRANSIENT: Final = frozenset(
+    reason.code
+    for reason in (
+        Reason.WORKSPACE_SERVER_OFFLINE,
+        Reason.WORKSPACE_SERVER_DIED,
+        Reason.CALL_TIMED_OUT,
+        Reason.OVERLOADED,
+        Reason.SOURCE_UNAVAILABLE,
+    )
+)
+"""Codes of refusals for transient reasons: such a call may be repeated."""
+
+
+class RepeatedCalls:
+    """The calls of one turn. Two are equal if tool and arguments are equal, whatever the order of the keys.
+
+    Args:
+        repeatable: names of tools whose calls may be repeated.
+    """
+
+    def __init__(self, repeatable: Collection[str] = ()) -> None:
+        self._repeatable = frozenset(repeatable)
+        self._results: dict[tuple[str, bytes], Result] = {}
+        self.count = 0
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the turn should end."""
+        return self.count >= MAX_REPEATS
+
+    def suppressed(self, call: Call) -> Result | None:
+        """The result of a call that is not to run again, None if it may run."""
+        earlier = self._results.get(_signature(call))
+        if earlier is None:
+            return None
+        self.count += 1
+        text = (
+            f"Redundant tool call suppressed: {call.name} was already called with these arguments in this "
+            f"turn.\nIts result was:\n{earlier.text}"
+        )
+        return Result(call.id, call.name, text, earlier.is_error)
+
+    def ran(self, call: Call, result: Result) -> None:
+        """Remember a call with its result, unless it may be repeated."""
+        if call.name not in self._repeatable and not (result.is_error and result.code in TRANSIENT):
+            self._results[_signature(call)] = result
+
+
+def _signature(call: Call) -> tuple[str, bytes]:
+    return call.name, msgspec.json.encode(call.arguments or {}, order="sorted")
+
 
 _SHOWN_LINES: Final = 20
 

@@ -1,12 +1,107 @@
-"""The history of a conversation: after every failure, each call has exactly one result. Pure."""
+"""The history of a conversation: a result for each call, its tokens, and how it is cut to fit. Pure.
+
+What is cut to fit are old turns first, then old results of the current turn. The current question and every
+pair of call and result stay. Each model has its own vocabulary, so the first count of a provider is worth
+more than a tokenizer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from lm_tools_bridge.agent.messages import AssistantMessage, Call, Message, Result, ToolMessage, UserMessage
+import msgspec
+
+from lm_tools_bridge.agent.messages import (
+    AssistantMessage,
+    Call,
+    Message,
+    Result,
+    Tool,
+    ToolMessage,
+    UserMessage,
+)
+from lm_tools_bridge.text.text_tokens import text_tokens
+
+_A_MESSAGE: Final = 5
+"""Tokens of the marks around a message."""
+_A_CALL: Final = 12
+_A_TOOL: Final = 14
+_AN_IMAGE: Final = 1000
+_LEAST_SAMPLE: Final = 200
+"""Counts of smaller requests say more about the marks around messages than about the texts."""
+_BOUNDS: Final = (0.4, 3.0)
+
+
+def message_tokens(message: Message) -> float:
+    """The tokens of a message with its calls or result."""
+    if isinstance(message, ToolMessage):
+        images = sum(bool(block.get("type") == "image") for block in message.result.content)
+        return _A_MESSAGE + text_tokens(message.result.text) + images * _AN_IMAGE
+    tokens = _A_MESSAGE + text_tokens(message.text)
+    if isinstance(message, AssistantMessage):
+        for call in message.calls:
+            arguments = msgspec.json.encode(call.arguments or {}).decode()
+            tokens += _A_CALL + text_tokens(call.name) + text_tokens(arguments)
+    return tokens
+
+
+def messages_tokens(messages: Iterable[Message]) -> float:
+    """The tokens of messages together."""
+    return sum(message_tokens(message) for message in messages)
+
+
+def tools_tokens(tools: Iterable[Tool]) -> float:
+    """The tokens of tools' definitions."""
+    return sum(
+        _A_TOOL
+        + text_tokens(tool.name)
+        + text_tokens(tool.description)
+        + text_tokens(msgspec.json.encode(tool.input_schema).decode())
+        for tool in tools
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """How a provider's counts of prompts relate to the estimates."""
+
+    factor: float = 1.0
+    samples: int = 0
+
+    @property
+    def margin(self) -> float:
+        """By how much an estimate may be too low."""
+        return 1.05 if self.samples else 1.2
+
+    def learned(self, estimate: float, counted: int) -> Correction:
+        """The correction after a provider counted a prompt whose uncorrected estimate was this."""
+        if estimate < _LEAST_SAMPLE or counted <= 0:
+            return self
+        ratio = min(max(counted / estimate, _BOUNDS[0]), _BOUNDS[1])
+        return Correction((self.factor + ratio) / 2 if self.samples else ratio, self.samples + 1)
+
+
+def turn_starts(messages: Sequence[Message]) -> list[int]:
+    """The places of the user messages, oldest first. What is between two of them belongs together."""
+    return [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
+
+
+def newest_turns(messages: Sequence[Message], sizes: Sequence[float], most: float) -> int:
+    """Where the newest whole turns begin that are together no larger than `most`; at least the last turn.
+
+    Args:
+        messages: the history.
+        sizes: the tokens of each message.
+        most: tokens.
+    """
+    starts = turn_starts(messages)
+    if not starts:
+        return 0
+    fitting = [start for start in starts if sum(sizes[start:]) <= most]
+    return fitting[0] if fitting else starts[-1]
+
 
 CANCELLED: Final = "cancelled by user"
 NO_REPLY: Final = "[no reply]"
@@ -119,3 +214,60 @@ def _with_unique_ids(calls: Sequence[Call], used: set[str]) -> tuple[Call, ...]:
         used.add(name)
         unique.append(call if name == call.id else replace(call, id=name))
     return tuple(unique)
+
+
+_ROOM: Final = 0.75
+"""The part of the space that is used after turns were left out, so that the next rounds leave out no more."""
+_NOTE: Final = 30
+"""Tokens of the note in the place of what was left out."""
+_SMALL: Final = 200
+"""Tokens of results that are not worth to be left out."""
+
+
+def first_kept(messages: Sequence[Message], first: int, space: float) -> int:
+    """Where the part of the history begins that the model gets.
+
+    Args:
+        messages: the history.
+        first: where it began last time.
+        space: tokens that the history may take.
+    """
+    sizes = [message_tokens(message) for message in messages]
+    if sum(sizes[first:]) <= space:
+        return first
+    return max(first, newest_turns(messages, sizes, space * _ROOM))
+
+
+def with_short_results(messages: Sequence[Message], space: float) -> list[Message]:
+    """The messages with as many results shortened as needed, oldest first, those of the last reply last."""
+    fitted = list(messages)
+    over = sum(map(message_tokens, fitted)) - space
+    last_reply = max(
+        (at for at, message in enumerate(fitted) if isinstance(message, AssistantMessage)), default=0
+    )
+    older = [at for at, message in enumerate(fitted[:last_reply]) if isinstance(message, ToolMessage)]
+    newest = [at for at, message in enumerate(fitted) if isinstance(message, ToolMessage) and at > last_reply]
+    for at in older:
+        if over <= 0:
+            break
+        over -= _shorten(fitted, at, 0)
+    sizes = {at: message_tokens(fitted[at]) for at in newest}
+    for at in newest:
+        if over <= 0:
+            break
+        other_sizes = sum(sizes[index] for index in newest if index > at)
+        over -= _shorten(fitted, at, max(sizes[at] - over * sizes[at] / (sizes[at] + other_sizes), _SMALL))
+    return fitted
+
+
+def _shorten(messages: list[Message], at: int, most: float) -> float:
+    """Cut the result at a place to `most` tokens; returns how many tokens that saves."""
+    message = messages[at]
+    before = message_tokens(message)
+    if not isinstance(message, ToolMessage) or before <= max(most, _SMALL):
+        return 0.0
+    text = message.result.text
+    length = max(int(len(text) * (most - _NOTE) / max(text_tokens(text), 1)), 0)
+    short = f"{text[:length]}\n[left out to fit the context: {len(text) - length} characters]".lstrip()
+    messages[at] = ToolMessage(replace(message.result, text=short, content=()))
+    return before - message_tokens(messages[at])

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from lm_tools_bridge.agent.interaction import Interaction
-from lm_tools_bridge.agent.messages import Call
-from lm_tools_bridge.agent.model_events import (
+from lm_tools_bridge.agent.messages import (
+    Call,
     CallPart,
     Finish,
     ModelEvent,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lm_tools_bridge.agent.context.budget import ContextBudget, Fitted
+from lm_tools_bridge.agent.agent_settings import AgentSettings
+from lm_tools_bridge.agent.conversation.budget import ContextBudget, Fitted
 from lm_tools_bridge.agent.conversation.compaction import is_allowed, summary_of
 from lm_tools_bridge.agent.conversation.history import History
-from lm_tools_bridge.agent.conversation.tool_names import with_allowed_names
-from lm_tools_bridge.agent.conversation.toolbox import Toolbox
+from lm_tools_bridge.agent.conversation.toolbox import Toolbox, with_allowed_names
 from lm_tools_bridge.agent.interaction import Interaction, Tone
-from lm_tools_bridge.agent.messages import Message, Tool
-from lm_tools_bridge.agent.model_events import ModelRequest, ModelWindow, Provider
-from lm_tools_bridge.agent.settings.settings import AgentSettings
+from lm_tools_bridge.agent.messages import Message, ModelRequest, ModelWindow, Provider, Tool
 
 
 class RoundRequests:

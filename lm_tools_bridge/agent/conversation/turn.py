@@ -1,20 +1,46 @@
-"""Runs one turn: rounds of the model and calls of its replies, until one of five endings."""
+"""Runs one turn as a table of states: rounds of the model and its calls, until one of five outcomes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum, auto
+from typing import Final
 
-from lm_tools_bridge.agent.conversation.call_runner import Aborted, CallRunner
+from lm_tools_bridge.agent.conversation.call_runner import Aborted, CallRunner, RepeatedCalls
 from lm_tools_bridge.agent.conversation.history import CANCELLED, History
 from lm_tools_bridge.agent.conversation.model_reply import ModelReply, read_reply
-from lm_tools_bridge.agent.conversation.repeated_calls import RepeatedCalls
 from lm_tools_bridge.agent.conversation.round_request import RoundRequests
-from lm_tools_bridge.agent.conversation.turn_states import Event, State, TurnState
 from lm_tools_bridge.agent.interaction import Interaction, Tone
-from lm_tools_bridge.agent.messages import Call
-from lm_tools_bridge.agent.model_events import Provider, ProviderFailure
-from lm_tools_bridge.agent.outcomes import Ending
+from lm_tools_bridge.agent.messages import Call, Provider, ProviderFailure
+
+
+class Ending(StrEnum):
+    """Why a turn ended."""
+
+    COMPLETED = "completed"
+    """The model replied without calls."""
+    LIMIT_REACHED = "limit_reached"
+    """The model asked for calls in every round that it may have."""
+    CANCELLED = "cancelled"
+    """The person cancelled it."""
+    REPEATED_CALLS = "repeated_calls"
+    """The model repeated calls that it had the results of."""
+    PROVIDER_FAILED = "provider_failed"
+    """The provider gave no whole reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """How a turn ended. `detail` says why in words for a person, empty where it was completed."""
+
+    ending: Ending
+    rounds: int
+    calls: int
+    seconds: float
+    detail: str = ""
+
 
 _BROKEN_OFF = "not run: the reply broke off"
 _NOT_RUN = "not run: the turn ended"
@@ -124,3 +150,69 @@ class Turn:
         self._history.close(text)
         if self.state.state is not State.ENDED:
             self.state = self.state.after(event)
+
+
+class State(Enum):
+    """What a turn is doing."""
+
+    ASKING = auto()
+    """The model is asked, or replies."""
+    RUNNING = auto()
+    """The calls of its reply run."""
+    ENDED = auto()
+
+
+class Event(Enum):
+    """What happens in a turn."""
+
+    REPLIED = auto()
+    """A whole reply without calls."""
+    CALLED = auto()
+    """A whole reply with calls."""
+    RAN = auto()
+    """Every call of the reply has its result, and the model may reply again."""
+    RAN_LAST = auto()
+    """Every call has its result, and the model has had all its rounds."""
+    REPEATED = auto()
+    """The model repeated calls too often."""
+    FAILED = auto()
+    """The provider gave no whole reply."""
+    CANCELLED = auto()
+    """The person cancelled the turn."""
+
+
+TABLE: Final[Mapping[tuple[State, Event], tuple[State, Ending | None]]] = {
+    (State.ASKING, Event.REPLIED): (State.ENDED, Ending.COMPLETED),
+    (State.ASKING, Event.CALLED): (State.RUNNING, None),
+    (State.ASKING, Event.FAILED): (State.ENDED, Ending.PROVIDER_FAILED),
+    (State.ASKING, Event.CANCELLED): (State.ENDED, Ending.CANCELLED),
+    (State.RUNNING, Event.RAN): (State.ASKING, None),
+    (State.RUNNING, Event.RAN_LAST): (State.ENDED, Ending.LIMIT_REACHED),
+    (State.RUNNING, Event.REPEATED): (State.ENDED, Ending.REPEATED_CALLS),
+    (State.RUNNING, Event.CANCELLED): (State.ENDED, Ending.CANCELLED),
+}
+"""State and event -> next state, and the ending if it is the last one. Other pairs cannot happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnState:
+    """Where a turn is: its state, the whole replies so far of those that it may have, and how it ended."""
+
+    limit: int
+    state: State = State.ASKING
+    rounds: int = 0
+    ending: Ending | None = None
+
+    def after(self, event: Event) -> TurnState:
+        """The turn after an event.
+
+        Raises:
+            KeyError: the event cannot happen in this state.
+        """
+        state, ending = TABLE[self.state, event]
+        rounds = self.rounds + (event in {Event.REPLIED, Event.CALLED})
+        return replace(self, state=state, ending=ending, rounds=rounds)
+
+    def all_ran(self) -> Event:
+        """The event when every call of a reply has its result."""
+        return Event.RAN_LAST if self.rounds >= self.limit else Event.RAN

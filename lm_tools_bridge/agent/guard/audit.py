@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.agent.approval import Verdict
+from lm_tools_bridge.agent.interaction import Verdict
 from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.line_queue import LineQueue
 from lm_tools_bridge.machine.private_files import UnsafePathError, append_line

@@ -31,7 +31,7 @@ from lm_tools_bridge.agent.guard.everyday_programs import (
     WRAPPERS,
     WRITES,
 )
-from lm_tools_bridge.agent.shell.syntax import Redirect, Word, parse
+from lm_tools_bridge.agent.shell_commands import Redirect, Word, parse
 
 MAX_DEPTH: Final = 6
 """Commands within commands that are followed."""

@@ -1,24 +1,164 @@
-"""The guard: lets calls run by rules, or asks the person, and answers servers that ask for the same call."""
+"""The guard: judges calls, lets them run by rules or allowances, or asks the person in a box."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.agent.approval import DENIED, Decision, Verdict
-from lm_tools_bridge.agent.call_arguments import read_arguments
-from lm_tools_bridge.agent.guard.allowances import Allowances
+from lm_tools_bridge.agent.agent_settings import AgentSettings
 from lm_tools_bridge.agent.guard.audit import Audit
-from lm_tools_bridge.agent.guard.box_lines import call_lines, compact, is_cut, question_lines
-from lm_tools_bridge.agent.guard.risk import SHELL_TOOL, Risk, risk_of
-from lm_tools_bridge.agent.interaction import NO, YES, Box, Choice, Effect, Interaction, Question, Tone
+from lm_tools_bridge.agent.guard.everyday import objection
+from lm_tools_bridge.agent.interaction import (
+    DENIED,
+    NO,
+    YES,
+    Box,
+    Choice,
+    Decision,
+    Effect,
+    Interaction,
+    Question,
+    Tone,
+    Verdict,
+)
 from lm_tools_bridge.agent.messages import Call, Tool
-from lm_tools_bridge.agent.schema_check import InvalidSchema, problems_with
-from lm_tools_bridge.agent.settings.settings import AgentSettings
+from lm_tools_bridge.agent.shell_commands import FIND_DELETE, programs_in
+from lm_tools_bridge.agent.tool_source import InvalidSchema, problems_with, read_arguments
 from lm_tools_bridge.protocol import names
+from lm_tools_bridge.text.printable import printable, printable_lines
+
+SHELL_TOOL: Final = "os_assistant_run_shell_command"
+"""The agent's own tool for commands; nobody but the person lets it run."""
+DANGEROUS: Final = frozenset(
+    {
+        "rm", "dd", "mkfs", "fdisk", "reboot", "shutdown", "chmod", "chown",
+        "rmdir", "shred", "wipefs", "sfdisk", "cfdisk", "gdisk", "parted", "mkswap", "poweroff", "halt",
+        FIND_DELETE,
+    }
+)  # fmt: skip
+_MAKE_FILE_SYSTEM: Final = "mkfs."
+_COMMAND_ARGUMENTS: Final = frozenset(
+    {"command", "cmd", "shell_command", "command_line", "commandline", "shell"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """What is known of a call.
+
+    Attributes:
+        only_reads: its tool says that it changes nothing, and nothing speaks against it.
+        is_command: it runs a shell command, so that an allowance covers this very command only.
+        reason: why the answer defaults to no; empty if it defaults to yes.
+    """
+
+    only_reads: bool = False
+    is_command: bool = False
+    reason: str = ""
+
+
+def risk_of(tool: Tool, arguments: Mapping[str, Any], project: str = "") -> Risk:
+    """The risk of one call, by its commands and MCP's annotations; `destructiveHint` counts if said.
+
+    Args:
+        project: the absolute folder in which commands run, if it is known.
+    """
+    commands = list(_commands(tool, arguments))
+    reason = "the tool says that it destroys" if tool.annotations.get("destructiveHint") is True else ""
+    for command in commands:
+        reason = reason or _reason(command) or objection(command, project)
+    says_so = tool.annotations.get("readOnlyHint") is True
+    return Risk(says_so and not reason and not commands, bool(commands), reason)
+
+
+def _commands(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """The arguments that are shell commands, by the name of the argument."""
+    for name, value in arguments.items():
+        if name.lower() in _COMMAND_ARGUMENTS:
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, list) and all(isinstance(word, str) for word in value):
+                yield _joined(value)
+    if tool.name == SHELL_TOOL and not isinstance(arguments.get("command"), str):
+        yield ""
+
+
+def _joined(words: list[str]) -> str:
+    import shlex  # noqa: PLC0415  seldom needed
+
+    return shlex.join(words)
+
+
+def _reason(command: str) -> str:
+    programs = programs_in(command)
+    dangerous = sorted(
+        name for name in programs.names if name in DANGEROUS or name.startswith(_MAKE_FILE_SYSTEM)
+    )
+    if dangerous:
+        return f"the command holds {', '.join(dangerous)}"
+    if not programs.is_whole:
+        return "the command cannot be parsed"
+    if not programs.is_decided:
+        return "the command cannot be told before it runs"
+    return f"{programs.runs_code} runs code that is not looked into" if programs.runs_code else ""
+
+
+MAX_INPUTS: Final = 2_000
+"""Characters of the arguments that are shown; the count of the others is."""
+_MAX_NAME: Final = 200
+_MAX_QUESTION_LINES: Final = 200
+_MAX_LINE: Final = 2_000
+
+
+def compact(arguments: Mapping[str, Any]) -> str:
+    """Arguments as JSON on one line, for display and for editing; nothing in it is changed."""
+    return json.dumps(arguments, ensure_ascii=False, default=str)
+
+
+def call_lines(name: str, arguments: Mapping[str, Any], reason: str = "") -> list[str]:
+    """The lines of a box about one call; `reason` says why the answer defaults to no."""
+    inputs = printable(compact(arguments), width=MAX_INPUTS)
+    lines = [f"Action:  {printable(name, width=_MAX_NAME)}", f"Inputs:  {inputs}"]
+    return [*lines, f"Reason:  {printable(reason, width=_MAX_LINE)}"] if reason else lines
+
+
+def is_cut(arguments: Mapping[str, Any]) -> bool:
+    """Whether the box does not show all of the arguments."""
+    return len(compact(arguments)) > MAX_INPUTS
+
+
+def question_lines(question: str) -> list[str]:
+    """The lines of a server's own question."""
+    return printable_lines(question, most=_MAX_QUESTION_LINES, width=_MAX_LINE)
+
+
+class Allowances:
+    """What runs without another question until the session ends."""
+
+    def __init__(self) -> None:
+        self._tools: set[str] = set()
+        self._exact: set[tuple[str, str]] = set()
+
+    def allow(self, tool: str, arguments: Mapping[str, Any], *, exactly: bool) -> None:
+        """Allow a tool, or `exactly` this call of it."""
+        if exactly:
+            self._exact.add((tool, _canonical(arguments)))
+        else:
+            self._tools.add(tool)
+
+    def covers(self, tool: str, arguments: Mapping[str, Any], *, exactly: bool) -> bool:
+        """Whether a call was allowed before; `exactly`: only if this very call was."""
+        return (tool, _canonical(arguments)) in self._exact or (not exactly and tool in self._tools)
+
+
+def _canonical(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, sort_keys=True, default=str)
+
 
 NOBODY: Final = f"{DENIED}: nobody can be asked here; allow the tool with --allow {{}}"
 YES_PROMPT: Final = "Execute? ([y]/n): "

@@ -1,21 +1,127 @@
-"""Runs one shell command in a session of its own, and leaves nothing of it running."""
+"""Runs one shell command in a session of its own, keeps its output, and leaves nothing of it running."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.agent.local_tools.command_output import CommandEnd, OutputBuffer
-from lm_tools_bridge.agent.local_tools.command_watch import watched
 from lm_tools_bridge.machine.process_ending import Judge, Verdict, environment, kill_all
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.text.harmless_variables import is_harmless, without_credentials
+
+_SCRIPT: Final = 'read group || exit; read done || kill -s KILL -- "-$group"'
+"""Reads the group, then waits: for a line, or for the end of the pipe, whose other end this program holds."""
+
+
+@asynccontextmanager
+async def watched() -> AsyncGenerator[Callable[[int], None]]:
+    """A watch over a process group, which begins when its id is given, and ends with the block.
+
+    Raises:
+        OSError: there is no shell.
+    """
+    nowhere = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", _SCRIPT, stdin=asyncio.subprocess.PIPE, stdout=nowhere, stderr=nowhere,
+        start_new_session=True, env={},
+    )  # fmt: skip
+    pipe = process.stdin
+    assert pipe is not None  # noqa: S101  narrows the type
+
+    def watch(group: int) -> None:
+        pipe.write(f"{group}\n".encode())
+
+    try:
+        yield watch
+    finally:
+        # killed, not told: it must not act on a group whose id is free again
+        with suppress(ProcessLookupError):
+            process.kill()
+        await _gone(process)
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end, which comes at once, also while this task is cancelled."""
+    waiting = asyncio.create_task(process.wait(), name="end a watch")
+    cancelled = False
+    while not waiting.done():
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+MAX_OUTPUT: Final = 1024 * 1024
+"""Bytes of output that are kept."""
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SEQUENCE: Final = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
+
+
+class OutputBuffer:
+    """The first `MAX_OUTPUT` bytes, and the count of the others."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self.dropped = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        room = MAX_OUTPUT - len(self._kept)
+        self._kept += chunk[:room]
+        self.dropped += max(0, len(chunk) - room)
+
+    def text(self) -> str:
+        """The text without control sequences, and how much is missing."""
+        text = self._kept.decode("utf-8", "replace").replace("\r\n", "\n")
+        text = _CONTROL.sub("", _SEQUENCE.sub("", text))
+        if self.dropped:
+            return f"{text.rstrip(chr(0xFFFD))}\n[truncated: {self.dropped} bytes dropped]"
+        return text.removesuffix("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended. `code`: exit code, the negative signal number, or None if its time was over."""
+
+    output: str
+    code: int | None
+    limit_s: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did anything but exit with 0."""
+        return self.code != 0
+
+    @property
+    def text(self) -> str:
+        """The output alone if it succeeded; else the output and how it ended."""
+        if not self.failed:
+            return self.output
+        if self.code is None:
+            ending = f"[ended after {self.limit_s:g} s, with everything it had started]"
+        elif self.code < 0:
+            ending = f"[ended by {_signal_name(-self.code)}]"
+        else:
+            ending = f"[exit code {self.code}]"
+        return f"{self.output}\n{ending}" if self.output else ending
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
 
 TERM_S: Final = 2.0
 """Seconds between SIGTERM and SIGKILL."""

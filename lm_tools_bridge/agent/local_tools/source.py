@@ -1,4 +1,4 @@
-"""The agent's own tools as a source."""
+"""The agent's own tools as a source: their definitions and their calls."""
 
 from __future__ import annotations
 
@@ -8,19 +8,80 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.agent.local_tools.askpass import askpass_channel
-from lm_tools_bridge.agent.local_tools.command_output import CommandEnd
-from lm_tools_bridge.agent.local_tools.command_process import run_command
-from lm_tools_bridge.agent.local_tools.definitions import LONGEST_S, PREFIX, RUN, TOOLS
+from lm_tools_bridge.agent.agent_settings import AgentSettings
+from lm_tools_bridge.agent.local_tools.command_process import CommandEnd, run_command
 from lm_tools_bridge.agent.local_tools.measurements import MEASUREMENTS, NotMeasured
-from lm_tools_bridge.agent.local_tools.root_commands import Root, becomes_root
-from lm_tools_bridge.agent.local_tools.sudo import NO_PASSWORD, REFUSED, Sudo
-from lm_tools_bridge.agent.local_tools.undumpable import undumpable
+from lm_tools_bridge.agent.local_tools.sudo import (
+    NO_PASSWORD,
+    REFUSED,
+    Root,
+    Sudo,
+    askpass_channel,
+    becomes_root,
+    undumpable,
+)
 from lm_tools_bridge.agent.messages import Tool
-from lm_tools_bridge.agent.schema_check import problems_with
-from lm_tools_bridge.agent.settings.settings import AgentSettings
-from lm_tools_bridge.agent.tool_source import Outcome, SourceState, text_outcome
+from lm_tools_bridge.agent.tool_source import Outcome, SourceState, problems_with, text_outcome
 from lm_tools_bridge.text.redaction import mask
+
+PREFIX: Final = "os_assistant_"
+RUN: Final = PREFIX + "run_shell_command"
+LONGEST_S: Final = 600
+"""Seconds that a command may take at most, as a script tool."""
+_READS: Final = {"readOnlyHint": True, "openWorldHint": False}
+
+
+def _schema(required: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+TOOLS: Final = (
+    Tool(
+        RUN,
+        "Run a shell command in the project's folder and return its output. It has no terminal and no input.",
+        _schema(
+            ("command",),
+            command={"type": "string", "minLength": 1, "description": "The command, for bash"},
+            timeout_s={
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": LONGEST_S,
+                "description": "Seconds after which it is ended",
+            },
+        ),
+        {"readOnlyHint": False, "openWorldHint": True},
+    ),
+    Tool(PREFIX + "cpu_usage", "How busy the processors are, in percent.", _schema(), _READS),
+    Tool(PREFIX + "memory_usage", "How much memory and swap is used.", _schema(), _READS),
+    Tool(
+        PREFIX + "disk_usage",
+        "How full the disk of a folder is.",
+        _schema(path={"type": "string", "description": "Absolute path; the project's folder by default"}),
+        _READS,
+    ),
+    Tool(PREFIX + "uptime", "How long the machine has been running, and its load.", _schema(), _READS),
+    Tool(
+        PREFIX + "process_list",
+        "The processes that use most of the processors or of the memory.",
+        _schema(
+            count={"type": "integer", "minimum": 1, "maximum": 100, "description": "How many; 15 by default"},
+            sort_by={"type": "string", "enum": ["cpu", "memory"], "description": "cpu by default"},
+        ),
+        _READS,
+    ),
+    Tool(
+        PREFIX + "environment",
+        "The environment variables of this program; values only of those that are known to be no secrets.",
+        _schema(name={"type": "string", "description": "Only this variable"}),
+        _READS,
+    ),
+)
+
 
 DEFAULT_S: Final = 60.0
 """Seconds that a command may take, unless its call says something else."""

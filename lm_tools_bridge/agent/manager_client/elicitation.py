@@ -1,16 +1,54 @@
-"""Asks the person what a server wants to know: approvals, forms field by field, pages after a yes."""
+"""Asks the person what the server of a running call wants to know: approvals, forms, pages."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from lm_tools_bridge.agent.interaction import NO, Box, Choice, Effect, Interaction, Question, Tone
-from lm_tools_bridge.agent.manager_client.running_call import RunningCall
 from lm_tools_bridge.text.form_fields import Field, InvalidLine, fields
 from lm_tools_bridge.text.printable import printable, printable_lines
+
+
+@dataclass(slots=True)
+class RunningCall:
+    """One tool call in flight. While a person is asked, its deadline stands still.
+
+    Attributes:
+        name: the tool's name.
+        arguments: what it was called with.
+        on_progress: shows how far it is.
+        limit: its deadline.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    on_progress: Callable[[str], None]
+    limit: asyncio.Timeout
+
+    _questions: int = field(default=0, init=False)
+    _left_s: float | None = field(default=None, init=False)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the deadline for the time of the block; it goes on when the last such block ends."""
+        now = asyncio.get_running_loop().time
+        when = self.limit.when()
+        if self._questions == 0 and when is not None:
+            self._left_s = when - now()
+            self.limit.reschedule(None)
+        self._questions += 1
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if self._questions == 0 and self._left_s is not None and not self.limit.expired():
+                self.limit.reschedule(now() + self._left_s)
+
 
 MAX_FIELDS: Final = 50
 _MAX_LINES: Final = 200
@@ -77,12 +115,12 @@ class Elicitation:
         self._interaction.box(Box.GUARD, [_asks(call), *_lines(params.get("message"))])
         self._interaction.notice(f"{_DECLINE} declines, {_CANCEL} cancels")
         content: dict[str, Any] = {}
-        for field in form_fields:
-            value = await self._value(field)
+        for form_field in form_fields:
+            value = await self._value(form_field)
             if isinstance(value, _Ended):
                 return {"action": value.action}
             if value is not None:
-                content[field.name] = value
+                content[form_field.name] = value
         return {"action": "accept", "content": content}
 
     async def _value(self, field: Field) -> Any:

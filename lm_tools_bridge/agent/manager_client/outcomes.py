@@ -1,16 +1,46 @@
-"""Converts responses and failures of tool calls to outcomes, and lists to tools. Pure."""
+"""Converts responses, failures and progress of calls to what the agent shows, and lists to tools. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.agent.manager_client.failures import AnswerLost, Refused, Undelivered
+from lm_tools_bridge.agent.manager_client.transport import AnswerLost, Refused, Undelivered
 from lm_tools_bridge.agent.messages import Tool
 from lm_tools_bridge.agent.tool_source import Outcome, text_outcome
 from lm_tools_bridge.protocol.errors import Reason
+from lm_tools_bridge.text.printable import printable
+
+_LONGEST: Final = 200
+
+
+def progress_text(params: bytes) -> str:
+    """`message (3/10)` from the parameters of `notifications/progress`, as far as they are there."""
+    try:
+        members: Any = msgspec.json.decode(params or b"{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return ""
+    if not isinstance(members, dict):
+        return ""
+    progress, total = members.get("progress"), members.get("total")
+    message = members.get("message")
+    count = (
+        ""
+        if not _is_number(progress)
+        else f"{progress:g}/{total:g}"
+        if _is_number(total)
+        else f"{progress:g}"
+    )
+    if not isinstance(message, str) or not message:
+        return count
+    text = printable(message, width=_LONGEST)
+    return f"{text} ({count})" if count else text
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def decoded(response: bytes) -> Mapping[str, Any]:

@@ -11,9 +11,15 @@ from typing import Any, Final
 
 import aiohttp
 
-from lm_tools_bridge.agent.manager_client.failures import AnswerLost, Refused, SessionEnded, Undelivered
 from lm_tools_bridge.agent.manager_client.session import Opened, Session
-from lm_tools_bridge.agent.manager_client.transport import Transport, messages
+from lm_tools_bridge.agent.manager_client.transport import (
+    AnswerLost,
+    Refused,
+    SessionEnded,
+    Transport,
+    Undelivered,
+    messages,
+)
 from lm_tools_bridge.backoff import backoff
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response

@@ -1,19 +1,107 @@
-"""Reads the session's server stream: list changes, and questions that belong to no call."""
+"""Reads the session's server stream, and answers what servers ask: pings, and elicitation by the person."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from contextlib import aclosing
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, nullcontext
+from typing import Any, Final
 
-from lm_tools_bridge.agent.manager_client.failures import AnswerLost, Refused, SessionEnded, Undelivered
+import msgspec
+
+from lm_tools_bridge.agent.manager_client.elicitation import RunningCall
 from lm_tools_bridge.agent.manager_client.session import Opened, Session
-from lm_tools_bridge.agent.manager_client.transport import Transport, messages
+from lm_tools_bridge.agent.manager_client.transport import (
+    AnswerLost,
+    Refused,
+    SessionEnded,
+    Transport,
+    Undelivered,
+    messages,
+)
 from lm_tools_bridge.backoff import backoff
-from lm_tools_bridge.protocol import headers, jsonrpc
+from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import Notification, Request
+
+MAX_OPEN: Final = 16
+"""Questions that may wait for their turn; further ones are refused."""
+Elicit = Callable[[Mapping[str, Any], RunningCall | None], Awaitable[Mapping[str, Any]]]
+"""Asks the person what an elicitation wants to know and returns its result."""
+
+
+class ServerRequests:
+    """Questions of servers, one at a time; each runs as a task, so that a stream is read on meanwhile."""
+
+    def __init__(self, session: Session, elicit: Elicit) -> None:
+        self._session = session
+        self._elicit = elicit
+        self._turn = asyncio.Lock()
+        self._open: dict[bytes, asyncio.Task[None]] = {}
+        self._of: dict[asyncio.Task[None], RunningCall | None] = {}
+
+    def handle(self, message: Request | Notification, opened: Opened, call: RunningCall | None) -> None:
+        """Begin to answer a request; take one back that its server has cancelled. Others are ignored."""
+        if isinstance(message, Notification):
+            if message.method == names.CANCELLED:
+                self._take_back(message)
+            return
+        work = self._work(message, opened, call)
+        task = asyncio.create_task(work, name=f"answer {message.method}")
+        self._open[message.id] = task
+        self._of[task] = call
+        task.add_done_callback(lambda _: self._forget(message.id, task))
+
+    async def end_of(self, call: RunningCall) -> None:
+        """Cancel the open questions of a call that has ended."""
+        await self._cancel([task for task, asking in self._of.items() if asking is call])
+
+    async def close(self) -> None:
+        """Cancel all open questions."""
+        await self._cancel(list(self._of))
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _take_back(self, cancelled: Notification) -> None:
+        request_id = jsonrpc.members_of(cancelled.params).get("requestId")
+        task = None if request_id is None else self._open.get(jsonrpc.bytes_of(request_id))
+        if task is not None:
+            task.cancel()
+
+    def _forget(self, identity: bytes, task: asyncio.Task[None]) -> None:
+        if self._open.get(identity) is task:
+            del self._open[identity]
+        self._of.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # retrieved: the server waits no longer than its own deadline
+
+    async def _work(self, request: Request, opened: Opened, call: RunningCall | None) -> None:
+        await self._session.notify(await self._answer(request, call), opened)
+
+    async def _answer(self, request: Request, call: RunningCall | None) -> bytes:
+        if request.method == names.PING:
+            return jsonrpc.result(request.id, {})
+        if request.method != names.ELICIT:
+            return jsonrpc.error(
+                request.id, jsonrpc.METHOD_NOT_FOUND, f"the agent does not answer {request.method}"
+            )
+        if len(self._of) > MAX_OPEN:
+            return jsonrpc.error(request.id, jsonrpc.INVALID_REQUEST, "too many questions are open")
+        with nullcontext() if call is None else call.paused():
+            async with self._turn:
+                return jsonrpc.result(request.id, await self._elicit(_params(request), call))
+
+
+def _params(request: Request) -> Mapping[str, Any]:
+    try:
+        params = msgspec.json.decode(request.params or b"{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+    return params if isinstance(params, dict) else {}
+
 
 STEADY_S: Final = 5.0
 """Seconds after which a stream counts as having worked, so that the pause starts small again."""

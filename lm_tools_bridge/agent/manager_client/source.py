@@ -7,24 +7,27 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from lm_tools_bridge.agent.manager_client.elicitation import Elicitation
-from lm_tools_bridge.agent.manager_client.endpoint import DEFAULT, address_of, is_loopback
-from lm_tools_bridge.agent.manager_client.failures import AnswerLost, Refused, Undelivered
+from lm_tools_bridge.agent.manager_client.elicitation import Elicitation, RunningCall
 from lm_tools_bridge.agent.manager_client.outcomes import (
     decoded,
     failed_outcome,
     late_outcome,
     outcome_of,
+    progress_text,
     tools_of,
 )
-from lm_tools_bridge.agent.manager_client.progress import progress_text
 from lm_tools_bridge.agent.manager_client.rpc import OnMessage, Rpc
-from lm_tools_bridge.agent.manager_client.running_call import RunningCall
-from lm_tools_bridge.agent.manager_client.server_requests import ServerRequests
-from lm_tools_bridge.agent.manager_client.server_stream import ServerStream
-from lm_tools_bridge.agent.manager_client.session import Opened, Session
-from lm_tools_bridge.agent.manager_client.starting import Started, start_manager, tried
-from lm_tools_bridge.agent.manager_client.transport import Transport
+from lm_tools_bridge.agent.manager_client.server_stream import ServerRequests, ServerStream
+from lm_tools_bridge.agent.manager_client.session import Opened, Session, Started, start_manager, tried
+from lm_tools_bridge.agent.manager_client.transport import (
+    DEFAULT,
+    AnswerLost,
+    Refused,
+    Transport,
+    Undelivered,
+    address_of,
+    is_loopback,
+)
 from lm_tools_bridge.agent.messages import Tool
 from lm_tools_bridge.agent.tool_source import Outcome, SourceState
 from lm_tools_bridge.protocol import names

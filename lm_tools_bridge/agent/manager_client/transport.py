@@ -1,17 +1,69 @@
-"""Sends HTTP requests to the manager's endpoint and reads the messages of its responses."""
+"""Sends HTTP requests to the manager's endpoint, reads their messages, and names how they fail."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import aiohttp
 
-from lm_tools_bridge.agent.manager_client.endpoint import client_headers
-from lm_tools_bridge.agent.manager_client.failures import AnswerLost, Refused, SessionEnded, Undelivered
 from lm_tools_bridge.protocol import headers, jsonrpc, sse
+
+DEFAULT: Final = "http://127.0.0.1:47100/mcp"
+CLIENT_NAME: Final = "lmtb-agent"
+CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
+"""What the agent can do for servers: show forms, and open pages after a yes."""
+_MODE: Final = "tool_mode"
+
+
+def address_of(endpoint: str, *, discovery: bool) -> str:
+    """The address to send to: in discovery mode the lists hold little more than `tool_search`."""
+    parts = urlsplit(endpoint)
+    query = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != _MODE]
+    if discovery:
+        query.append((_MODE, "discovery"))
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether the endpoint is on this machine, so that a manager may be started for it."""
+    return urlsplit(endpoint).hostname in {"127.0.0.1", "localhost", "::1"}
+
+
+def client_headers(cwd: str) -> dict[str, str]:
+    """The headers that every request carries: accepted formats, and the folder the agent works in."""
+    return {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        headers.WORKSPACE_CWD: headers.encode_value(cwd),
+    }
+
+
+class Undelivered(Exception):
+    """The request certainly had no effect, so it may be sent again. The message says why, for a person.
+
+    `retry_after_s`: how long the manager asked to wait, None where it said nothing.
+    """
+
+    def __init__(self, cause: str, retry_after_s: float | None = None) -> None:
+        super().__init__(cause)
+        self.retry_after_s = retry_after_s
+
+
+class SessionEnded(Undelivered):
+    """The manager does not know the session (any more); a new one has to be opened."""
+
+
+class Refused(Exception):
+    """The manager refuses the request; sending it again would not help."""
+
+
+class AnswerLost(Exception):
+    """The connection ended before the response came: the request may have been executed."""
+
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
 """Bytes of the largest message that is read."""

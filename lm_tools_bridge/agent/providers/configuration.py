@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from lm_tools_bridge.agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
+from lm_tools_bridge.agent.agent_settings import KNOWN_PROVIDERS, AgentSettings
 from lm_tools_bridge.machine import private_files, project_file
 from lm_tools_bridge.text.printable import printable
 

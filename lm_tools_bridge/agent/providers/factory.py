@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from lm_tools_bridge.agent.keys.key import hint_for, wish_for
-from lm_tools_bridge.agent.model_events import Provider, ProviderFailure
-from lm_tools_bridge.agent.providers.addresses import USUAL, VARIABLES, address, azure
+from lm_tools_bridge.agent.agent_settings import AgentSettings
+from lm_tools_bridge.agent.messages import Provider, ProviderFailure
+from lm_tools_bridge.agent.provider_keys import hint_for, wish_for
+from lm_tools_bridge.agent.providers.addresses import USUAL, VARIABLES, Deadlines, Endpoint, address, azure
 from lm_tools_bridge.agent.providers.configuration import ProviderConfig, merged
 from lm_tools_bridge.agent.providers.dialects.anthropic import AnthropicMessages
 from lm_tools_bridge.agent.providers.dialects.dialect import Dialect
@@ -18,20 +19,15 @@ from lm_tools_bridge.agent.providers.dialects.gemini import GeminiContent
 from lm_tools_bridge.agent.providers.dialects.gemini_schema import converted
 from lm_tools_bridge.agent.providers.dialects.ollama import OllamaChat
 from lm_tools_bridge.agent.providers.dialects.openai import AzureChat, OpenAiChat
-from lm_tools_bridge.agent.providers.dialects.root_schema import plain_root
-from lm_tools_bridge.agent.providers.dialects.schema_changes import Converted
-from lm_tools_bridge.agent.providers.endpoint import Deadlines, Endpoint
-from lm_tools_bridge.agent.providers.http.http_provider import HttpProvider
-from lm_tools_bridge.agent.providers.http.retries import Retries
-from lm_tools_bridge.agent.providers.result_messages import UserResults
-from lm_tools_bridge.agent.providers.text_protocol import TextProtocol
-from lm_tools_bridge.agent.settings.settings import AgentSettings
+from lm_tools_bridge.agent.providers.dialects.schema_changes import Converted, plain_root
+from lm_tools_bridge.agent.providers.http_provider import HttpProvider, Retries
+from lm_tools_bridge.agent.providers.text_protocol import TextProtocol, UserResults
 from lm_tools_bridge.text.near_names import did_you_mean
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from lm_tools_bridge.agent.keys.lookup import KeyLookup
+    from lm_tools_bridge.agent.provider_keys import KeyLookup
 
 _RULES: Final[Mapping[str, Callable[[Mapping[str, Any]], Converted]]] = {
     "gemini": converted, "openai": plain_root, "azure": plain_root, "anthropic": plain_root,

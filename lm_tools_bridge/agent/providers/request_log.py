@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.agent.messages import Message
-from lm_tools_bridge.agent.model_events import (
+from lm_tools_bridge.agent.messages import (  # fmt: skip
     CallPart,
+    Message,
     ModelEvent,
     ModelRequest,
     ModelWindow,
@@ -20,8 +20,8 @@ from lm_tools_bridge.agent.model_events import (
     ProviderFailure,
     TextPart,
     Usage,
-)  # fmt: skip
-from lm_tools_bridge.agent.providers.result_messages import asked, window_of
+)
+from lm_tools_bridge.agent.providers.text_protocol import asked, window_of
 from lm_tools_bridge.machine.line_queue import LineQueue
 from lm_tools_bridge.machine.private_files import UnsafePathError, append_line
 from lm_tools_bridge.text.redaction import mask

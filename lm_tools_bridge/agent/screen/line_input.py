@@ -1,8 +1,9 @@
-"""Reads lines from standard input without blocking the loop, and without a line editor of our own."""
+"""Reads lines from standard input without blocking the loop; output leads nowhere once its reader is gone."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 import sys
@@ -11,6 +12,21 @@ from contextlib import contextmanager
 from typing import Final
 
 from lm_tools_bridge.agent.screen.screen import Interrupted
+
+_GONE: Final = (errno.EPIPE, errno.EIO)
+
+
+def is_gone(error: OSError) -> bool:
+    """Whether an error says that nobody reads what is written: a pipe without a reader, a closed terminal."""
+    return error.errno in _GONE
+
+
+def write_nowhere() -> None:
+    """Throw away what is written to standard output from now on, and what waits to be flushed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
 
 LONGEST: Final = 8 * 1024 * 1024
 """Bytes of a line; what is longer comes in pieces."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.agent.interaction import Question, Tone
-from lm_tools_bridge.agent.model_events import ProviderFailure
+from lm_tools_bridge.agent.messages import ProviderFailure
 from lm_tools_bridge.agent.screen.screen import Screen
-from lm_tools_bridge.agent.settings.file import NotEditable, save
+from lm_tools_bridge.agent.settings_file import NotEditable, save
 from lm_tools_bridge.agent.slash_commands.tool_menu import chosen
 from lm_tools_bridge.machine.private_files import LockTimeout, UnsafePathError
 

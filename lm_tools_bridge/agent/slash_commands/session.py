@@ -1,23 +1,70 @@
-"""The state of a session that commands change: provider, mode, guard, settings, and what they act on."""
+"""The state of a session that commands change, and the verbs of `lmtb` that know its workspace."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from lm_tools_bridge.agent.agent_settings import MANUAL, AgentSettings
 from lm_tools_bridge.agent.guard.guard import Mode
 from lm_tools_bridge.agent.messages import Result
-from lm_tools_bridge.agent.screen.screen import Screen
-from lm_tools_bridge.agent.screen.state_line import model_name, state_line
-from lm_tools_bridge.agent.settings.settings import MANUAL, AgentSettings
+from lm_tools_bridge.agent.screen.screen import Screen, model_name, state_line
 
 if TYPE_CHECKING:
     from lm_tools_bridge.agent.conversation.conversation import Conversation
     from lm_tools_bridge.agent.conversation.toolbox import Toolbox
     from lm_tools_bridge.agent.guard.guard import AskingGuard
-    from lm_tools_bridge.agent.saved_sessions.saved_sessions import SavedSessions
+    from lm_tools_bridge.agent.saved_sessions import SavedSessions
+
+
+_LONGEST_S: Final = 20.0
+_MOST_BYTES: Final = 4 * 1024 * 1024
+
+
+async def answer_of(folder: Path, *words: str) -> dict[str, Any]:
+    """The JSON object that a verb prints, `{"ok": false, "error": {"message": …}}` if it gives none."""
+    command = (sys.executable, "-I", "-m", "manager", *words, "--json")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=folder, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, limit=_MOST_BYTES
+        )
+    except OSError as error:
+        return _failed_answer(f"lmtb cannot be run: {error.strerror or error}")
+    try:
+        async with asyncio.timeout(_LONGEST_S):
+            printed, _ = await process.communicate()
+    except TimeoutError:
+        return _failed_answer(f"lmtb {words[0]} gave no answer within {_LONGEST_S:g} s")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    try:
+        answer = json.loads(printed)
+    except ValueError:
+        return _failed_answer(f"lmtb {words[0]} gave no answer")
+    return answer if isinstance(answer, dict) else _failed_answer(f"lmtb {words[0]} gave no answer")
+
+
+def problem_of(answer: dict[str, Any]) -> str | None:
+    """Why a verb failed, with the next step; None if it did not."""
+    if answer.get("ok"):
+        return None
+    error = answer.get("error")
+    members = error if isinstance(error, dict) else {}
+    message, step = str(members.get("message", "lmtb failed")), members.get("nextStep")
+    return f"{message}; {step}" if step else message
+
+
+def _failed_answer(message: str) -> dict[str, Any]:
+    return {"ok": False, "error": {"message": message}}
+
 
 Verb = Callable[..., Awaitable[dict[str, Any]]]
 """Runs a verb of `lmtb` in the session's folder; its JSON object."""

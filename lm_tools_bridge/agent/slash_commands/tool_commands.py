@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.agent.interaction import Box, Tone
-from lm_tools_bridge.agent.slash_commands.lmtb import problem_of
-from lm_tools_bridge.agent.slash_commands.session import Session
-from lm_tools_bridge.agent.slash_commands.tables import table
-from lm_tools_bridge.agent.slash_commands.tool_menu import chosen, menu
+from lm_tools_bridge.agent.slash_commands.session import Session, problem_of
+from lm_tools_bridge.agent.slash_commands.tool_menu import chosen, menu, table
 from lm_tools_bridge.terminal.views import Column, Kind
 from lm_tools_bridge.text.near_names import did_you_mean
 

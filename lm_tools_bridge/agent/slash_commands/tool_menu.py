@@ -1,9 +1,25 @@
-"""Writes the numbered menu of tools in three columns, and finds the tool that is meant by an input. Pure."""
+"""Writes tables of commands and the numbered menu of tools, and finds the tool that an input means. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+
+from rich.cells import cell_len
+
+from lm_tools_bridge.terminal.lines import lines
+from lm_tools_bridge.terminal.screen import Screen
+from lm_tools_bridge.terminal.views import Column, Table
+
+_WIDTH: Final = 80
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines of a table in at most 80 columns."""
+    screen = Screen(_WIDTH, cell_len, {})
+    view = Table(tuple(columns), rows)
+    return ["".join(span.text for span in line).rstrip() for line in lines(view, screen)]
+
 
 _COLUMNS: Final = 3
 _LONGEST: Final = 17

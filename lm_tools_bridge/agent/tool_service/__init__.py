@@ -5,8 +5,6 @@
 `lm_tools_bridge.agent.tool_service.client` uses one.
 """
 
-from lm_tools_bridge.agent.tool_service.errors import ToolServiceError
-from lm_tools_bridge.agent.tool_service.model_calls import execute_calls
-from lm_tools_bridge.agent.tool_service.service import Handler, ToolService
+from lm_tools_bridge.agent.tool_service.service import Handler, ToolService, ToolServiceError, execute_calls
 
 __all__ = ["Handler", "ToolService", "ToolServiceError", "execute_calls"]

@@ -12,15 +12,17 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from lm_tools_bridge.agent.tool_service.close_codes import (
+from lm_tools_bridge.agent.tool_service.keep_alive import (
     ATTEMPTS,
     GAVE_UP,
     NORMAL,
+    PING_S,
+    PONG_S,
+    KeepAlive,
     close_words,
     reconnect_delay,
 )
-from lm_tools_bridge.agent.tool_service.errors import ConnectionLost, ToolServiceError
-from lm_tools_bridge.agent.tool_service.keep_alive import PING_S, PONG_S, KeepAlive
+from lm_tools_bridge.agent.tool_service.service import ConnectionLost, ToolServiceError
 from lm_tools_bridge.machine.proved_connector import ProvedConnector
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.names import LATEST_LEGACY

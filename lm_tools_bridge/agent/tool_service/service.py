@@ -1,19 +1,133 @@
-"""The tool service: registers tools with their handlers, checks inputs, and runs calls as MCP describes."""
+"""The tool service: registers tools, checks inputs, runs calls of clients and models, and names errors."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lm_tools_bridge.agent.schema_check import InvalidSchema, problems_with
-from lm_tools_bridge.agent.tool_service.errors import ToolServiceError
-from lm_tools_bridge.agent.tool_service.results import CallToolResult, error_result, result_of
+import msgspec
+
+from lm_tools_bridge.agent.tool_source import (
+    NO_SOURCES,
+    InvalidSchema,
+    problems_with,
+    read_arguments,
+    result_text,
+)
 from lm_tools_bridge.protocol.jsonrpc import INVALID_PARAMS
 from lm_tools_bridge.text.near_names import did_you_mean
+
+
+class ToolServiceError(Exception):
+    """A request that is refused: unknown tool, invalid arguments, or an error reply of a server.
+
+    Attributes:
+        code: JSON-RPC error code.
+        data: what the error carries besides.
+    """
+
+    def __init__(self, message: str, code: int, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data or {}
+
+
+class ConnectionLost(Exception):
+    """The connection ended before the reply came.
+
+    Attributes:
+        delivered: `unknown` if the request may have been executed, `no` if it certainly was not.
+    """
+
+    def __init__(self, message: str, delivered: str) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+
+
+_FAILED: Final = "Error: Tool call failed: {}"
+
+
+RunTool = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Runs a tool: `ToolService.execute_tool`, or `ToolClient.call_tool` over a connection."""
+
+
+async def execute_calls(run: RunTool | None, calls: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The results `{callId, content, isError?}` of calls `{id, name, input}`; `isError` only where true.
+
+    Args:
+        run: runs a tool; None if there is nothing that could.
+        calls: as a model made them. `input` may be an object, JSON text or absent.
+
+    Returns:
+        One result for each call, in the order of the calls. `content` is text: the text blocks, joined by
+        newlines, and names of other blocks, such as `[image image/png, 12 KB]`.
+    """
+    return [await _result(run, call) for call in calls]
+
+
+async def _result(run: RunTool | None, call: Mapping[str, Any]) -> dict[str, Any]:
+    identity = str(call.get("id", ""))
+    if run is None:
+        return _error(identity, NO_SOURCES)
+    arguments, problem = read_arguments(call.get("input"))
+    if arguments is None:
+        return _error(identity, problem or "Error: arguments must be an object")
+    try:
+        result = await run(str(call.get("name", "")), arguments)
+    except ToolServiceError as refusal:
+        return _error(identity, str(refusal))
+    except (ConnectionLost, TimeoutError, OSError) as error:
+        return _error(identity, _FAILED.format(error or type(error).__name__))
+    text = result_text(result["content"], result.get("structuredContent"))
+    return _error(identity, text) if result.get("isError") else {"callId": identity, "content": text}
+
+
+def _error(identity: str, text: str) -> dict[str, Any]:
+    return {"callId": identity, "content": text, "isError": True}
+
+
+CallToolResult = dict[str, Any]
+"""`{"content": […], "isError"?: true, "_meta"?: …}` and further members of MCP; `content` is always there."""
+
+
+def result_of(returned: Any) -> CallToolResult:
+    """The result for what a handler returned: a result, content blocks, a text, or any JSON value."""
+    if isinstance(returned, Mapping) and isinstance(returned.get("content"), list | tuple):
+        return _completed(returned)
+    if isinstance(returned, str):
+        return {"content": [text_block(returned)]}
+    if isinstance(returned, Sequence) and returned and all(_is_block(block) for block in returned):
+        return {"content": [dict(block) for block in returned]}
+    if returned is None:
+        return {"content": []}
+    return {"content": [text_block(msgspec.json.encode(returned).decode())]}
+
+
+def error_result(message: str) -> CallToolResult:
+    """The result of a tool that failed, in words by which a model can correct itself."""
+    return {"content": [text_block(f"Error: {message}")], "isError": True}
+
+
+def text_block(text: str) -> dict[str, Any]:
+    """A content block with text."""
+    return {"type": "text", "text": text}
+
+
+def _completed(result: Mapping[str, Any]) -> CallToolResult:
+    """A result whose `isError` is there only where it is true."""
+    whole = {**result, "content": [dict(block) for block in result["content"] if isinstance(block, Mapping)]}
+    if whole.get("isError") is not True:
+        whole.pop("isError", None)
+    return whole
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
+
 
 PAGE: Final = 100
 """Tools in one page of a list."""

@@ -1,14 +1,22 @@
-"""Offers the tools of a source, such as the manager's, to the clients of a tool service."""
+"""Offers the tools of a source over WebSockets until a signal ends it; what `lmtb agent serve` runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from lm_tools_bridge.agent.messages import Tool
-from lm_tools_bridge.agent.tool_service.errors import ToolServiceError
-from lm_tools_bridge.agent.tool_service.results import CallToolResult
-from lm_tools_bridge.agent.tool_service.service import cursor_of, invalid_cursor
+from lm_tools_bridge.agent.tool_service.endpoint import Serving, serving
+from lm_tools_bridge.agent.tool_service.service import (
+    CallToolResult,
+    ToolServiceError,
+    cursor_of,
+    invalid_cursor,
+)
 from lm_tools_bridge.agent.tool_source import ToolSource, on_change_of
 from lm_tools_bridge.protocol.jsonrpc import INVALID_PARAMS
 
@@ -83,3 +91,58 @@ class SourceService:
                 handler()
 
         return on_change_of(self._source, tell)
+
+
+async def serve_source(
+    source: ToolSource,
+    announce: Callable[[Serving], None],
+    *,
+    port: int = 0,
+    origins: Collection[str] = (),
+    token: str | None = None,
+    allowed: Collection[str] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve a source over WebSockets until `stop` is set or the task is cancelled; the source is not closed.
+
+    Args:
+        announce: told the address and the token as soon as clients can connect.
+        port: 0 for a free one.
+        origins: web pages that may connect.
+        token: by default a new random one.
+        allowed: names of the tools that are offered; None for those that only read.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def may_use(tool: Tool) -> bool:
+        if allowed is not None:
+            return tool.name in allowed
+        return tool.annotations.get("readOnlyHint") is True
+
+    async with serving(SourceService(source, may_use), port=port, origins=origins, token=token) as address:
+        announce(address)
+        await (stop or asyncio.Event()).wait()
+
+
+async def offer(
+    source: ToolSource, *, port: int, origins: Sequence[str], allowed: Sequence[str], as_json: bool
+) -> int:
+    """Serve until SIGINT or SIGTERM; the exit code. Prints address and token once clients can connect."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+
+    def announce(served: Serving) -> None:
+        members = {"ok": True, "address": served.address, "token": served.token}
+        text = json.dumps(members) if as_json else f"address: {served.address}\ntoken:   {served.token}"
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    try:
+        await serve_source(source, announce, port=port, origins=origins, allowed=allowed or None, stop=stop)
+    except OSError as error:
+        sys.stderr.write(f"port {port} cannot be used: {error.strerror or error}\n")
+        return 1
+    return 0

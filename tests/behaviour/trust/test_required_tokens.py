@@ -14,8 +14,7 @@ import pytest_asyncio
 
 from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.protocol import headers
-from lm_tools_bridge.tokens.token import Token, digest_of
-from lm_tools_bridge.tokens.token_file import change_tokens, new_token
+from lm_tools_bridge.tokens.token import Token, change_tokens, digest_of, new_token
 from manager.client import Control, McpClient
 from support.clients.page_client import event
 from support.processes.managers.manager_in_process import RunningManager, running_manager

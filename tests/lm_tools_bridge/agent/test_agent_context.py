@@ -8,23 +8,23 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lm_tools_bridge.agent.agent_settings import AgentSettings, ProviderEntry
 from lm_tools_bridge.agent.conversation.conversation import Conversation
 from lm_tools_bridge.agent.conversation.model_reply import ModelReply, read_reply
 from lm_tools_bridge.agent.conversation.toolbox import Toolbox
-from lm_tools_bridge.agent.keys.lookup import KeyLookup
+from lm_tools_bridge.agent.conversation.turn import Ending
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Message,
+    ModelRequest,
     Result,
     SystemMessage,
     Tool,
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import ModelRequest
-from lm_tools_bridge.agent.outcomes import Ending
+from lm_tools_bridge.agent.provider_keys import KeyLookup
 from lm_tools_bridge.agent.providers.factory import make_provider
-from lm_tools_bridge.agent.settings.settings import AgentSettings, ProviderEntry
 from lm_tools_bridge.agent.tool_source import Outcome
 from support.agent_doubles import ListedTools, RecordingPerson, ScriptedGuard, SearchableTools, text_outcome
 from support.agent_scene import is_whole

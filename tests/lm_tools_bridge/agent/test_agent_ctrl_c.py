@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lm_tools_bridge.agent.screen.interrupts import HINT
+from lm_tools_bridge.agent.screen.screen import HINT
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.processes.terminals.agent_desk import agent_desk, command, prompts
 from support.processes.terminals.screen_session import SHOWN_S

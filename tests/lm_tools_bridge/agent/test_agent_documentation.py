@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.agent.command_line.one_turn import CODES
-from lm_tools_bridge.agent.local_tools.definitions import TOOLS
-from lm_tools_bridge.agent.outcomes import Ending
-from lm_tools_bridge.agent.settings.settings import FIELDS, default
+from lm_tools_bridge.agent.agent_settings import FIELDS, default
+from lm_tools_bridge.agent.command_line.arguments import TURN_EXITS
+from lm_tools_bridge.agent.conversation.turn import Ending
+from lm_tools_bridge.agent.local_tools.source import TOOLS
 from lm_tools_bridge.agent.slash_commands.command_table import COMMANDS
-from lm_tools_bridge.agent.slash_commands.setting_commands import shown
+from lm_tools_bridge.agent.slash_commands.commands import shown
 from lm_tools_bridge.code_intelligence.clangd.definitions import tools_of
 from lm_tools_bridge.code_intelligence.settings import ClangdSettings
 
@@ -57,4 +57,4 @@ def test_every_tool_that_a_page_names_exists(page: Path) -> None:
 
 def test_every_outcome_has_its_exit_code() -> None:
     told = {int(row[0]): row[1] for row in rows("exit code")}
-    assert all(f"`{ending.value}`" in told[CODES[ending]] for ending in Ending)
+    assert all(f"`{ending.value}`" in told[TURN_EXITS[ending]] for ending in Ending)

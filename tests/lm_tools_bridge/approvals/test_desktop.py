@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.approvals.desktop import NAME, Desktop, DesktopFailure
+from lm_tools_bridge.approvals.notifications import NAME, Desktop, DesktopFailure
 
 dbus_fast = pytest.importorskip("dbus_fast", reason="the extra desktop is not installed")
 from dbus_fast.aio import MessageBus  # noqa: E402  after the check for the extra

@@ -14,8 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lm_tools_bridge.agent.manager_client.failures import Undelivered
-from lm_tools_bridge.agent.manager_client.transport import Transport
+from lm_tools_bridge.agent.manager_client.transport import Transport, Undelivered
 from lm_tools_bridge.agent.tool_service.client import ToolClient
 from lm_tools_bridge.client_setup.checks.introductions import INTRODUCTIONS
 from lm_tools_bridge.client_setup.checks.played_client import PlayedClient, Unanswered

@@ -22,8 +22,7 @@ import pytest
 from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.page.overview import needs
 from lm_tools_bridge.recorder.recorder import Limits, Recorder
-from lm_tools_bridge.tokens.token import Token, digest_of
-from lm_tools_bridge.tokens.token_file import change_tokens, new_token
+from lm_tools_bridge.tokens.token import Token, change_tokens, digest_of, new_token
 from manager.admin.control.control_plane import ControlPlane
 from manager.call_observer import CallDetails
 from manager.client import Control, McpClient

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.tokens.token import digest_of
-from lm_tools_bridge.tokens.token_file import read_tokens
+from lm_tools_bridge.tokens.token import digest_of, read_tokens
 from manager.cli.output import manager_access
 
 

@@ -10,22 +10,26 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from lm_tools_bridge.agent.keys.environment import EnvironmentKeys
-from lm_tools_bridge.agent.keys.lookup import KeyLookup
-from lm_tools_bridge.agent.messages import Call, Message, SystemMessage, Tool, UserMessage
-from lm_tools_bridge.agent.model_events import (
+from lm_tools_bridge.agent.agent_settings import AgentSettings, ProviderEntry
+from lm_tools_bridge.agent.key_sources import EnvironmentKeys
+from lm_tools_bridge.agent.messages import (
+    Call,
     CallPart,
     Finish,
+    Message,
     ModelEvent,
     ModelRequest,
     Provider,
+    SystemMessage,
     TextPart,
     ThinkingPart,
+    Tool,
     Usage,
+    UserMessage,
 )
+from lm_tools_bridge.agent.provider_keys import KeyLookup
 from lm_tools_bridge.agent.providers.factory import make_provider
-from lm_tools_bridge.agent.providers.http.retries import Retries
-from lm_tools_bridge.agent.settings.settings import AgentSettings, ProviderEntry
+from lm_tools_bridge.agent.providers.http_provider import Retries
 from support.servers.models.model_server import ModelServer
 
 KEY = "sk-canary-5e1d5e1d5e1d5e1d5e1d"

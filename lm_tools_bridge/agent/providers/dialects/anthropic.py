@@ -9,33 +9,39 @@ from urllib.parse import quote
 
 import msgspec
 
-from lm_tools_bridge.agent.call_arguments import read_arguments
-from lm_tools_bridge.agent.messages import AssistantMessage, Call, Message, Result, Tool, UserMessage
-from lm_tools_bridge.agent.model_events import (
+from lm_tools_bridge.agent.messages import (
+    AssistantMessage,
+    Call,
     CallPart,
     Finish,
+    Message,
     ModelEvent,
     ModelRequest,
+    Result,
     TextPart,
     ThinkingPart,
+    Tool,
     Usage,
+    UserMessage,
 )
-from lm_tools_bridge.agent.providers.dialects.call_ids import CallIds, fitting
 from lm_tools_bridge.agent.providers.dialects.dialect import (
     CUT,
     NO_DESCRIPTION,
+    CallIds,
     Framing,
     ReplyError,
     ReplyReader,
     decoded,
     error_text,
+    fitting,
     number,
+    pictures_of,
     schema_of,
     system_text,
     with_joined_results,
 )  # fmt: skip
-from lm_tools_bridge.agent.providers.dialects.pictures import pictures_of
-from lm_tools_bridge.agent.providers.dialects.root_schema import with_plain_root
+from lm_tools_bridge.agent.providers.dialects.schema_changes import with_plain_root
+from lm_tools_bridge.agent.tool_source import read_arguments
 
 VERSION: Final = "2023-06-01"
 REPLY_TOKENS: Final = 8192

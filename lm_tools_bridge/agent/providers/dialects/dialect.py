@@ -1,24 +1,116 @@
-"""Defines what a dialect of model servers is: paths, headers, bodies of requests, and a reader of replies."""
+"""Defines what a dialect is: requests, a reader of replies, ids of calls, pictures, lists of models."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeVar
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Message,
+    ModelEvent,
+    ModelRequest,
     Result,
     SystemMessage,
     Tool,
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import ModelEvent, ModelRequest
-from lm_tools_bridge.agent.providers.dialects.call_ids import CallIds
+
+PATHS: Final[Mapping[str, str]] = {
+    "ollama": "/api/tags", "openai": "/models", "anthropic": "/v1/models?limit=1000",
+    "gemini": "/models?pageSize=1000",
+}  # fmt: skip
+"""Dialect -> path of the list; Azure has none of the deployments."""
+_MEMBERS: Final[Mapping[str, tuple[str, str]]] = {
+    "ollama": ("models", "name"), "openai": ("data", "id"), "anthropic": ("data", "id"),
+    "gemini": ("models", "name"),
+}  # fmt: skip
+
+
+def model_names(kind: str, document: Any) -> tuple[str, ...]:
+    """The names of the models that can chat, as the provider orders them; empty if it is no such list."""
+    entries, name = _MEMBERS[kind]
+    values = document.get(entries) if isinstance(document, dict) else None
+    models = [model for model in (values if isinstance(values, list) else ()) if isinstance(model, dict)]
+    names = [
+        model[name].removeprefix("models/") for model in models if _chats(model) and _is_name(model.get(name))
+    ]
+    return tuple(dict.fromkeys(names))
+
+
+def _chats(model: Mapping[str, Any]) -> bool:
+    """Gemini's list says what each model is for."""
+    methods = model.get("supportedGenerationMethods")
+    return not isinstance(methods, list) or "generateContent" in methods
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and value.isprintable()
+
+
+LARGEST: Final = 5 * 1024 * 1024
+"""Characters of a picture in base64; a larger one is only named in the text of the result."""
+
+
+class Picture(NamedTuple):
+    """A picture: its media type, and its bytes in base64."""
+
+    kind: str
+    data: str
+
+
+def pictures_of(result: Result, kinds: Collection[str]) -> Iterator[Picture]:
+    """The pictures of a result that have one of these media types and are not too large."""
+    for block in result.content:
+        kind, data = block.get("mimeType"), block.get("data")
+        is_picture = block.get("type") == "image" and isinstance(kind, str) and kind in kinds
+        if is_picture and isinstance(data, str) and len(data) <= LARGEST:
+            yield Picture(str(kind), data)
+
+
+_STRICTEST: Final = 9
+"""Letters and digits of an id at the provider with the narrowest rule, Mistral; made ids have as many."""
+
+
+class CallIds:
+    """The ids of one conversation.
+
+    Args:
+        messages: the history, whose ids are taken.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        replies = [message for message in messages if isinstance(message, AssistantMessage)]
+        self._taken = {call.id for reply in replies for call in reply.calls}
+        self._made = 0
+
+    def give(self, preferred_id: str | None) -> str:
+        """The id of a new call: the provider's own, or one made if there is none or it came twice."""
+        name = preferred_id or self._next()
+        while name in self._taken:
+            name = self._next()
+        self._taken.add(name)
+        return name
+
+    def _next(self) -> str:
+        self._made += 1
+        return f"call{self._made:05}"
+
+
+def fitting(name: str, pattern: re.Pattern[str]) -> str:
+    """An id as a provider accepts it: unchanged if it matches, else always the same nine characters."""
+    return (
+        name
+        if pattern.fullmatch(name)
+        else hashlib.sha256(name.encode(errors="replace")).hexdigest()[:_STRICTEST]
+    )
+
 
 NO_DESCRIPTION: Final = "No description provided"
 _EMPTY_SCHEMA: Final[Mapping[str, Any]] = {"type": "object", "properties": {}, "required": []}

@@ -9,39 +9,37 @@ from urllib.parse import quote
 
 import msgspec
 
-from lm_tools_bridge.agent.call_arguments import read_arguments
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
-    Message,
-    Result,
-    SystemMessage,
-    Tool,
-    UserMessage,
-)
-from lm_tools_bridge.agent.model_events import (
     CallPart,
     Finish,
+    Message,
     ModelEvent,
     ModelRequest,
+    Result,
+    SystemMessage,
     TextPart,
     ThinkingPart,
+    Tool,
     Usage,
+    UserMessage,
 )
-from lm_tools_bridge.agent.providers.dialects.call_ids import CallIds
 from lm_tools_bridge.agent.providers.dialects.dialect import (
     CUT,
     NO_DESCRIPTION,
+    CallIds,
     Framing,
     ReplyError,
     ReplyReader,
     decoded,
     error_text,
     number,
+    pictures_of,
     with_joined_results,
 )  # fmt: skip
 from lm_tools_bridge.agent.providers.dialects.gemini_schema import converted
-from lm_tools_bridge.agent.providers.dialects.pictures import pictures_of
+from lm_tools_bridge.agent.tool_source import read_arguments
 
 _DATA: Final = "gemini"
 _NO_SIGNATURE: Final = "skip_thought_signature_validator"

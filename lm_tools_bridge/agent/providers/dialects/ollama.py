@@ -6,20 +6,23 @@ from typing import Any
 
 import msgspec
 
-from lm_tools_bridge.agent.call_arguments import read_arguments
-from lm_tools_bridge.agent.messages import AssistantMessage, Call, Message, SystemMessage, ToolMessage
-from lm_tools_bridge.agent.model_events import (
+from lm_tools_bridge.agent.messages import (
+    AssistantMessage,
+    Call,
     CallPart,
     Finish,
+    Message,
     ModelEvent,
     ModelRequest,
+    SystemMessage,
     TextPart,
     ThinkingPart,
+    ToolMessage,
     Usage,
 )
-from lm_tools_bridge.agent.providers.dialects.call_ids import CallIds
 from lm_tools_bridge.agent.providers.dialects.dialect import (
     CUT,
+    CallIds,
     Framing,
     ReplyError,
     ReplyReader,
@@ -28,6 +31,7 @@ from lm_tools_bridge.agent.providers.dialects.dialect import (
     function_of,
     number,
 )  # fmt: skip
+from lm_tools_bridge.agent.tool_source import read_arguments
 
 
 class OllamaChat:

@@ -10,30 +10,35 @@ from urllib.parse import quote
 
 import msgspec
 
-from lm_tools_bridge.agent.call_arguments import read_arguments
-from lm_tools_bridge.agent.messages import AssistantMessage, Call, Message, SystemMessage, ToolMessage
-from lm_tools_bridge.agent.model_events import (
+from lm_tools_bridge.agent.messages import (
+    AssistantMessage,
+    Call,
     CallPart,
     Finish,
+    Message,
     ModelEvent,
     ModelRequest,
+    SystemMessage,
     TextPart,
     ThinkingPart,
+    ToolMessage,
     Usage,
 )
-from lm_tools_bridge.agent.providers.dialects.call_ids import CallIds, fitting
 from lm_tools_bridge.agent.providers.dialects.dialect import (
     CUT,
+    CallIds,
     Framing,
     ReplyError,
     ReplyReader,
     arguments_text,
     decoded,
     error_text,
+    fitting,
     function_of,
     number,
 )  # fmt: skip
-from lm_tools_bridge.agent.providers.dialects.root_schema import with_plain_root
+from lm_tools_bridge.agent.providers.dialects.schema_changes import with_plain_root
+from lm_tools_bridge.agent.tool_source import read_arguments
 
 PATH: Final = "/chat/completions"
 AZURE_VERSION: Final = "2024-10-21"

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
-from lm_tools_bridge.agent.command_line.exit_codes import CANCELLED
+from lm_tools_bridge.agent.command_line.arguments import CANCELLED
 from lm_tools_bridge.agent.command_line.session_loop import SessionLoop
-from lm_tools_bridge.agent.screen.interrupts import Interrupts
 from lm_tools_bridge.agent.screen.line_input import LineInput
+from lm_tools_bridge.agent.screen.screen import Interrupts
 from support.processes.timeouts import GUARD_S
 
 

@@ -32,7 +32,7 @@ def start(folder: Path, out: io.StringIO, *words: str) -> Start | None:
 def test_the_prompt_waits_for_nothing_that_only_a_turn_needs() -> None:
     code = (
         "import sys, lm_tools_bridge.agent.__main__, lm_tools_bridge.agent.command_line.verbs, lm_tools_bridge.agent.command_line.session_loop\n"
-        "import lm_tools_bridge.agent.screen.terminal.terminal_screen\n"
+        "import lm_tools_bridge.agent.screen.terminal_screen\n"
         f"print([name for name in {LATER!r} if name in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.agent.conversation.turn import Ending
 from lm_tools_bridge.agent.messages import Call
-from lm_tools_bridge.agent.outcomes import Ending
-from lm_tools_bridge.agent.result_text import cut_text, result_text
-from lm_tools_bridge.agent.tool_source import Outcome
+from lm_tools_bridge.agent.tool_source import Outcome, cut_text, result_text
 from support.agent_doubles import (
     Handler,
     ListedTools,

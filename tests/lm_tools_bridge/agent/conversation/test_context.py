@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.agent.conversation.conversation import Conversation
+from lm_tools_bridge.agent.agent_settings import AgentSettings
+from lm_tools_bridge.agent.conversation.conversation import Conversation, system_prompt
 from lm_tools_bridge.agent.conversation.model_reply import ModelReply, read_reply
-from lm_tools_bridge.agent.conversation.system_prompt import system_prompt
 from lm_tools_bridge.agent.conversation.toolbox import Toolbox
+from lm_tools_bridge.agent.conversation.turn import Ending
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
     Message,
+    ModelRequest,
+    ModelWindow,
     Result,
     SystemMessage,
     Tool,
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import ModelRequest, ModelWindow
-from lm_tools_bridge.agent.outcomes import Ending
-from lm_tools_bridge.agent.settings.settings import AgentSettings
 from support.agent_doubles import (
     ListedTools,
     RecordingPerson,

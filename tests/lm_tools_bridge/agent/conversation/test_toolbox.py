@@ -7,8 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from lm_tools_bridge.agent.conversation.tool_names import offered_names, with_allowed_names
-from lm_tools_bridge.agent.conversation.toolbox import Found, NotFound, Toolbox
+from lm_tools_bridge.agent.conversation.toolbox import (
+    Found,
+    LateSource,
+    NotFound,
+    Toolbox,
+    offered_names,
+    with_allowed_names,
+)
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
@@ -18,6 +24,7 @@ from lm_tools_bridge.agent.messages import (
     ToolMessage,
     UserMessage,
 )
+from lm_tools_bridge.agent.tool_source import limits_calls
 from support.agent_doubles import ListedTools, SearchableTools, call
 
 ALLOWED = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
@@ -184,3 +191,27 @@ async def test_discovery_needs_a_source_that_can_search() -> None:
 def executed(name: str) -> Call:
 
     return Call("1", "execute_tool", {"name": name})
+
+
+class Limiting(ListedTools):
+    limits_calls = True
+
+
+def test_it_limits_its_calls_if_its_source_does() -> None:
+    assert limits_calls(LateSource("late", lambda: Limiting("read")))
+    assert not limits_calls(LateSource("late", lambda: ListedTools("read")))
+
+
+async def test_it_lists_and_calls_the_tools_of_its_source_which_is_made_once() -> None:
+    made: list[ListedTools] = []
+
+    def make() -> ListedTools:
+        made.append(ListedTools("read"))
+        return made[-1]
+
+    late = LateSource("late", make)
+    assert late.state().state == "starting"
+    assert [tool.name for tool in await late.list_tools()] == ["read"]
+    await late.call("read", {}, lambda text: None)
+    assert [source.calls for source in made] == [[("read", {})]]
+    assert late.state().state == "ready"

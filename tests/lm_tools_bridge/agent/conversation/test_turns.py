@@ -6,11 +6,19 @@ import asyncio
 
 import pytest
 
-from lm_tools_bridge.agent.conversation.turn_states import TABLE, Event, State, TurnState
-from lm_tools_bridge.agent.messages import AssistantMessage, Call, SystemMessage, ToolMessage, UserMessage
-from lm_tools_bridge.agent.model_events import CallPart, Finish, ProviderFailure, TextPart
-from lm_tools_bridge.agent.outcomes import Ending
-from lm_tools_bridge.agent.settings.settings import AgentSettings
+from lm_tools_bridge.agent.agent_settings import AgentSettings
+from lm_tools_bridge.agent.conversation.turn import TABLE, Ending, Event, State, TurnState
+from lm_tools_bridge.agent.messages import (
+    AssistantMessage,
+    Call,
+    CallPart,
+    Finish,
+    ProviderFailure,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
 from lm_tools_bridge.agent.tool_source import SourceState
 from support.agent_doubles import (
     ListedTools,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.agent.guard.risk import SHELL_TOOL, risk_of
+from lm_tools_bridge.agent.guard.guard import SHELL_TOOL, risk_of
 from lm_tools_bridge.agent.messages import Tool
 
 SHELL = Tool(SHELL_TOOL, "", {"type": "object"})

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.agent.approval import Decision, Verdict
+from lm_tools_bridge.agent.agent_settings import AgentSettings
 from lm_tools_bridge.agent.guard.audit import MAX_VALUE, MOST_MEMBERS, Audit, without_secrets
-from lm_tools_bridge.agent.guard.guard import AskingGuard, Mode
-from lm_tools_bridge.agent.guard.risk import SHELL_TOOL
-from lm_tools_bridge.agent.interaction import Box
+from lm_tools_bridge.agent.guard.guard import SHELL_TOOL, AskingGuard, Mode
+from lm_tools_bridge.agent.interaction import Box, Decision, Verdict
 from lm_tools_bridge.agent.messages import Call, Tool
-from lm_tools_bridge.agent.settings.settings import AgentSettings
 from support.clients.scripted_person import ScriptedPerson
 
 YES, NO = "Execute? ([y]/n): ", "Execute? (y/[n]): "

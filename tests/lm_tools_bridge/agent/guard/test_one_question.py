@@ -8,11 +8,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lm_tools_bridge.agent.agent_settings import AgentSettings
 from lm_tools_bridge.agent.guard.guard import AskingGuard
 from lm_tools_bridge.agent.manager_client.elicitation import Elicitation
 from lm_tools_bridge.agent.manager_client.source import ManagerSource
 from lm_tools_bridge.agent.messages import Call
-from lm_tools_bridge.agent.settings.settings import AgentSettings
 from support.clients.scripted_person import ScriptedPerson
 from support.projects.gateway import running_gateway
 

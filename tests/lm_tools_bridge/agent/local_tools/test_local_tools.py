@@ -10,12 +10,10 @@ from typing import Any
 import psutil
 import pytest
 
-from lm_tools_bridge.agent.local_tools.command_output import MAX_OUTPUT
-from lm_tools_bridge.agent.local_tools.definitions import TOOLS
-from lm_tools_bridge.agent.local_tools.root_commands import Root, becomes_root
-from lm_tools_bridge.agent.local_tools.source import LocalTools
-from lm_tools_bridge.agent.local_tools.sudo import Sudo
-from lm_tools_bridge.agent.settings.settings import AgentSettings
+from lm_tools_bridge.agent.agent_settings import AgentSettings
+from lm_tools_bridge.agent.local_tools.command_process import MAX_OUTPUT
+from lm_tools_bridge.agent.local_tools.source import TOOLS, LocalTools
+from lm_tools_bridge.agent.local_tools.sudo import Root, Sudo, becomes_root
 from lm_tools_bridge.agent.tool_source import Outcome
 from support.clients.scripted_person import ScriptedPerson
 from support.processes.timeouts import within

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from lm_tools_bridge.agent.manager_client.elicitation import Elicitation
+from lm_tools_bridge.agent.manager_client.session import Started, start_manager
 from lm_tools_bridge.agent.manager_client.source import ManagerSource
-from lm_tools_bridge.agent.manager_client.starting import Started, start_manager
 from support.clients.scripted_person import ScriptedPerson
 from support.processes.managers import manager_process
 from support.processes.managers.manager_in_process import make_project

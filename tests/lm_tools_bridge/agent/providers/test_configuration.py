@@ -11,11 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lm_tools_bridge.agent.model_events import ProviderFailure
+from lm_tools_bridge.agent.agent_settings import AgentSettings, ProviderEntry
+from lm_tools_bridge.agent.messages import ProviderFailure
 from lm_tools_bridge.agent.providers.addresses import AzureAddress, address, azure
 from lm_tools_bridge.agent.providers.configuration import configured
 from lm_tools_bridge.agent.providers.factory import make_provider
-from lm_tools_bridge.agent.settings.settings import AgentSettings, ProviderEntry
 from support.clients.model_replies import all_keys, ask
 from support.servers.models.formats.steps import say
 from support.servers.models.model_server import model_server

@@ -10,8 +10,8 @@ import traceback
 import pytest
 
 from lm_tools_bridge import log
-from lm_tools_bridge.agent.keys.key import Key, wish_for
-from lm_tools_bridge.agent.model_events import ProviderFailure
+from lm_tools_bridge.agent.messages import ProviderFailure
+from lm_tools_bridge.agent.provider_keys import Key, wish_for
 from support.clients.model_replies import DIALECTS, KEY, all_keys, ask, keys, provider_of
 from support.servers.models.formats.steps import say
 from support.servers.models.model_server import Broken, Bytes, HangUp, Refuse, model_server

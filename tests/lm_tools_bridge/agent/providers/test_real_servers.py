@@ -8,20 +8,20 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lm_tools_bridge.agent.keys.environment import EnvironmentKeys
-from lm_tools_bridge.agent.keys.lookup import KeyLookup
+from lm_tools_bridge.agent.agent_settings import AgentSettings
+from lm_tools_bridge.agent.key_sources import EnvironmentKeys
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
+    Provider,
     Result,
     SystemMessage,
     Tool,
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import Provider
+from lm_tools_bridge.agent.provider_keys import KeyLookup
 from lm_tools_bridge.agent.providers.addresses import address
 from lm_tools_bridge.agent.providers.factory import make_provider
-from lm_tools_bridge.agent.settings.settings import AgentSettings
 from support.clients.model_replies import ask, question
 
 SERVERS = {

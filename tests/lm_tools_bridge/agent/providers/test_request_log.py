@@ -14,12 +14,15 @@ import pytest
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
+    ModelEvent,
+    ModelRequest,
+    ProviderFailure,
     Result,
     SystemMessage,
+    TextPart,
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import ModelEvent, ModelRequest, ProviderFailure, TextPart
 from lm_tools_bridge.agent.providers import request_log
 from lm_tools_bridge.agent.providers.request_log import LoggedProvider, RequestLog, is_wanted
 from support.agent_doubles import ScriptedProvider, Step, call, calling, saying

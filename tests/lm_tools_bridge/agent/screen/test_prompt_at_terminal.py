@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo 
 PROGRAM = """
 import asyncio, os, sys
 from lm_tools_bridge.agent.interaction import Tone
-from lm_tools_bridge.agent.screen.interrupts import Interrupts
-from lm_tools_bridge.agent.screen.terminal.terminal_screen import TerminalScreen
+from lm_tools_bridge.agent.screen.screen import Interrupts
+from lm_tools_bridge.agent.screen.terminal_screen import TerminalScreen
 
 async def main():
     screen = TerminalScreen(Interrupts(lambda: 0.0), lambda _: [])

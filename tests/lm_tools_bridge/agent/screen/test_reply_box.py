@@ -7,9 +7,8 @@ import time
 import pyte
 import pytest
 
-from lm_tools_bridge.agent.screen.terminal import markdown_rows
-from lm_tools_bridge.agent.screen.terminal.reply_blocks import Blank, Block, Code, Draft, ReplyBlocks
-from lm_tools_bridge.agent.screen.terminal.reply_box import ReplyBox
+from lm_tools_bridge.agent.screen import reply_box
+from lm_tools_bridge.agent.screen.reply_box import Blank, Block, Code, Draft, ReplyBlocks, ReplyBox
 
 MARKDOWN = (
     "Some **bold** text that is long enough to need more than one row of the box.\n"
@@ -49,7 +48,7 @@ class Terminal:
         self.size = (columns, rows)
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.Stream(self.screen)
-        self.box = ReplyBox(lambda: self.size, markdown_rows.rows_of_block)
+        self.box = ReplyBox(lambda: self.size, reply_box.rows_of_block)
 
     def feed(self, text: str) -> None:
         self.draw(self.box.feed(text))
@@ -143,5 +142,5 @@ def test_two_thousand_pieces_cost_little_beside_rendering() -> None:
 
 @pytest.mark.parametrize("text", ["Use <b>bold</b> words", "<div>", "[one]: http://x/", "a <!-- b --> c"])
 def test_html_and_references_are_shown_as_they_are(text: str) -> None:
-    rows = markdown_rows.rows_of_block(text, 40)
+    rows = reply_box.rows_of_block(text, 40)
     assert [row.rstrip() for row in rows] == [text]

@@ -14,7 +14,7 @@ from lm_tools_bridge.agent.slash_commands.command_table import (
     help_lines,
     recognised,
 )
-from lm_tools_bridge.agent.slash_commands.manual_arguments import NoArguments, arguments_of
+from lm_tools_bridge.agent.slash_commands.manual_mode import NoArguments, arguments_of
 from lm_tools_bridge.agent.slash_commands.tool_menu import chosen, menu
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.agent.model_events import ProviderFailure
+from lm_tools_bridge.agent.messages import ProviderFailure
 from lm_tools_bridge.agent.screen.plain_screen import PlainScreen
 from lm_tools_bridge.agent.slash_commands.model_choice import change_model, choose_model
 from support.clients.scripted_person import ScriptedPerson

@@ -14,11 +14,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from lm_tools_bridge.agent.tool_service import ToolService, ToolServiceError
-from lm_tools_bridge.agent.tool_service.admission import TOKEN_PREFIX
 from lm_tools_bridge.agent.tool_service.client import ToolClient
-from lm_tools_bridge.agent.tool_service.close_codes import close_words, reconnect_delay
-from lm_tools_bridge.agent.tool_service.endpoint import Serving, serving
-from lm_tools_bridge.agent.tool_service.errors import ConnectionLost
+from lm_tools_bridge.agent.tool_service.endpoint import TOKEN_PREFIX, Serving, serving
+from lm_tools_bridge.agent.tool_service.keep_alive import close_words, reconnect_delay
+from lm_tools_bridge.agent.tool_service.service import ConnectionLost
 from support.processes.timeouts import within
 
 OBJECT = {"type": "object"}

@@ -7,13 +7,13 @@ import pytest
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
+    ProviderFailure,
     Result,
     SystemMessage,
     Tool,
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import ProviderFailure
 from support.clients.model_replies import KEY, ask, provider_of, question
 from support.servers.models.formats.steps import say, sse
 from support.servers.models.model_server import Bytes, model_server

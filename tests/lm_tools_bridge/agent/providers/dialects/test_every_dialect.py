@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
+    ModelEvent,
     Result,
     SystemMessage,
     Tool,
     ToolMessage,
+    Usage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import ModelEvent, Usage
 from lm_tools_bridge.agent.providers.dialects.anthropic import AnthropicMessages
-from lm_tools_bridge.agent.providers.dialects.call_ids import CallIds
-from lm_tools_bridge.agent.providers.dialects.dialect import Dialect
+from lm_tools_bridge.agent.providers.dialects.dialect import CallIds, Dialect
 from lm_tools_bridge.agent.providers.dialects.gemini import GeminiContent
 from lm_tools_bridge.agent.providers.dialects.ollama import OllamaChat
 from lm_tools_bridge.agent.providers.dialects.openai import OpenAiChat
-from lm_tools_bridge.agent.providers.http.framing import Documents
+from lm_tools_bridge.agent.providers.framing import Documents
 from support.clients.model_replies import DIALECTS, ask, provider_of, question
 from support.examples import examples
 from support.servers.models.formats.steps import Reply, ReplyCall, call, say

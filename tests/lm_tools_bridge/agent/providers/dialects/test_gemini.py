@@ -7,12 +7,12 @@ import pytest
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
+    ProviderFailure,
     Result,
     SystemMessage,
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.agent.model_events import ProviderFailure
 from support.clients.model_replies import KEY, ask, provider_of, question
 from support.servers.models.formats.gemini_content import SIGNATURE
 from support.servers.models.formats.steps import Reply, ReplyCall, call, say, sse

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_tools_bridge.agent.providers.dialects.gemini_rules import KEPT, RULES
-from lm_tools_bridge.agent.providers.dialects.gemini_schema import converted
+from lm_tools_bridge.agent.providers.dialects.gemini_schema import KEPT, RULES, converted
 from lm_tools_bridge.agent.providers.factory import schema_changes
 from support.examples import examples
 

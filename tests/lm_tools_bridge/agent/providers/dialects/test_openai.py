@@ -10,12 +10,14 @@ import pytest
 from lm_tools_bridge.agent.messages import (
     AssistantMessage,
     Call,
+    ModelWindow,
+    ProviderFailure,
     Result,
     SystemMessage,
     ToolMessage,
     UserMessage,
+    WindowSource,
 )
-from lm_tools_bridge.agent.model_events import ModelWindow, ProviderFailure, WindowSource
 from support.clients.model_replies import KEY, ask, keys, provider_of, question
 from support.servers.models.formats.steps import say
 from support.servers.models.model_server import Bytes, model_server

@@ -1,1 +1,0 @@
-"""Asks a model server over HTTP, in any dialect: requests, deadlines, retries, and the bytes of replies."""

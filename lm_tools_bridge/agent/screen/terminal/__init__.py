@@ -1,1 +1,0 @@
-"""The agent on a terminal: boxes, replies as they arrive, rendered Markdown, and the prompt's line editor."""

@@ -1,1 +1,0 @@
-"""Reads shell commands: which programs a command line would start, as far as that can be told."""

@@ -17,15 +17,18 @@ from typing import Final
 from workspace_server.files.change_detection import FileIdentity, file_identity
 
 SKILL_FILE: Final = "SKILL.md"
+# Every file is looked at again for each answer: these bounds keep that fast in a project that nobody checked.
 MAX_FILES: Final = 512
 MAX_BYTES: Final = 16 * 1024 * 1024
 """The limits of one skill that the extension fixes: files, and their bytes together."""
+# Bounds of all folders together, for the same reason: a project can bring any number of them.
 MAX_SKILLS: Final = 200
 MAX_FOLDERS: Final = 2_000
 MAX_ALL_ENTRIES: Final = 20_000
 MAX_ALL_FILES: Final = 5_000
 MAX_ALL_BYTES: Final = 64 * 1024 * 1024
 """The limits of all skills of one owner together."""
+# Bounds of one skill's walk, so that one skill does not use up what all of them share.
 _MAX_ENTRIES: Final = 2_000
 _MAX_DEPTH: Final = 8
 

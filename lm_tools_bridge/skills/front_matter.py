@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 16 * 1024
 """Size of a front matter. No larger one is parsed."""
+# Characters of a name and a description: the limits of the Agent Skills specification.
 MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1024
+# Nesting is parsed by recursion, which must end before Python's own limit.
 _MAX_DEPTH: Final = 16
 _MAX_INT: Final = 1 << 63
 _MAX_SHOWN: Final = 60

@@ -26,6 +26,7 @@ from workspace_server.config.watched_file import MAX_BYTES
 from workspace_server.source import Default
 from workspace_server.tool import Visibility
 
+# Two seconds in all: another process holds the lock only while it writes one small file.
 _TRIES: Final = 200
 _TRY_S: Final = 0.01
 

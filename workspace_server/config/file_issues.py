@@ -14,7 +14,9 @@ from workspace_server.results import clean_text
 CATEGORY: Final = "config"
 MAX_NOTES: Final = 200
 """Limit of issues per file."""
+# Bytes of a file in which the line of a key is looked for: the search costs more than reading the file.
 _MAX_SEARCHED: Final = 256 * 1024
+# Names are written by anybody: these keep an issue readable in a list.
 _MAX_NAME: Final = 120
 _MAX_NAMES: Final = 10
 

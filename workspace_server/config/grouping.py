@@ -10,6 +10,7 @@ from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.fields import ConfigValueError
 from workspace_server.config.model import GroupingRule
 
+# Each rule is tried on each tool: with thousands of tools, more rules would delay each list.
 MAX_RULES: Final = 100
 MAX_PATTERN: Final = 256
 FLAGS: Final = "imsu"

@@ -17,6 +17,8 @@ from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.entries import Server
 from workspace_server.config.model import StdioServer
 
+# The manager's default: an entry for it is a self-reference even if this process was started without the
+# port.
 MANAGER_PORT: Final = 47100
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -70,6 +72,7 @@ def _program(word: str) -> str:
     return name.removesuffix(".exe").split("@")[0].split("==")[0].lower()
 
 
+# Each server has its state, its lists and perhaps a process: a file with more is a mistake or an attack.
 MAX_SERVERS: Final = 200
 
 

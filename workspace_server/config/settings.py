@@ -23,6 +23,7 @@ from workspace_server.config.grouping import rules_from
 from workspace_server.features import parts
 
 _BETWEEN_NAMES: Final = re.compile(r"[,;\s]+")
+# An issue is one line of a list; the rest is counted.
 _SHOWN: Final = 5
 _LIKE_A_RULE: Final = 0.75
 """Similarity from which an unknown key is taken for a misspelt rule."""
@@ -210,6 +211,7 @@ SchemaDefault = tuple[str, str, Any]
 _NUMBER: Final = re.compile(r"-?(?:\d+|\d*\.\d+)(?:[eE][+-]?\d+)?")
 _ELEMENT: Final = re.compile(r'\s*("(?:\\.|[^"\\])*+"|[^",{}]*)\s*(,|\Z)', re.DOTALL)
 _QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*+"', re.DOTALL)
+# Characters: no number that a person writes is longer.
 _MAX_NUMBER: Final = 64
 
 

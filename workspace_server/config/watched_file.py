@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from workspace_server.config.formats.jsonc import ConfigFileError
 
+# A file of settings that a person wrote has some kilobytes; a larger one would be parsed on each change.
 MAX_BYTES: Final = 1024 * 1024
 SETTLED_NS: Final = 2_000_000_000
 """A file changed less than 2 s ago may change again without a new time stamp."""

@@ -35,9 +35,13 @@ from workspace_server.processes.spawn import (
 __all__ = ["MARK", "ChildProcess", "ChildStartError", "Command", "PipeWriteError"]
 
 MARK: Final = names.CHILD_VARIABLE
+# A start takes milliseconds; a program on a network disk that is gone would block it for ever.
 START_S: Final = 30.0
+# After KILL a process ends at once, unless the kernel waits for a disk: that must not hold up our own end.
 _DIES_S: Final = 2.0
+# The system reports no event when a process group ends, so we look for it.
 _POLL_S: Final = 0.02
+# Chunks that are thrown away between two looks, so that a child that writes without end cannot hold the loop.
 _DISCARD_CHUNKS: Final = 64
 
 # a pool of its own: the loop's default threads may all be blocked on a hung disk
@@ -351,6 +355,7 @@ def exit_code(popen: subprocess.Popen[bytes]) -> int | None:
     return popen.poll()
 
 
+# Characters of a child's last line: the message that quotes it stays readable.
 MAX_WORDS: Final = 200
 LAST_WORDS_S: Final = 0.1
 """Seconds between the end of a process and that of its output, in either order."""

@@ -16,6 +16,7 @@ from typing import Final
 from lm_tools_bridge.machine.private_folder import temporary_folder
 
 LAUNCHER: Final = str(Path(__file__).with_name("launcher.py"))
+# The probe is a short run of Python, which takes a second or two on a machine that is starting.
 _PROBE_S: Final = 10.0
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+# Rights of Landlock, from the kernel's `linux/landlock.h`.
 _EXECUTE = 1 << 0
 _READ_FOLDER = 1 << 3
 _READ = _EXECUTE | 1 << 2 | _READ_FOLDER  # execute, read a file, read a folder

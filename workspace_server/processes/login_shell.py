@@ -18,8 +18,11 @@ from typing import Final
 from workspace_server.processes import environment
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 
+# Start files of shells with version managers need a second or two; the first start of a server waits for
+# this.
 DEADLINE_S: Final = 5.0
 _OF_THE_SHELL: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "LMTB_CHILD"})
+# Bytes: an environment has some kilobytes, but a start file can print without end.
 _MAX_OUTPUT: Final = 1024 * 1024
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from lm_tools_bridge.machine.process_ending import Verdict, environment, find_all, kill_all, pids, read_proc
 
+# `PF_KTHREAD` of the kernel's `linux/sched.h`: such processes have no environment to read.
 _KERNEL_THREAD: Final = 0x00200000
 
 

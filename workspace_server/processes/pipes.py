@@ -16,6 +16,7 @@ from typing import Final
 
 from workspace_server.results import clean_text
 
+# What a person reads of a failed start; it is kept for each child as long as the child lives.
 CAPACITY: Final = 64 * 1024
 MAX_LINE: Final = 2000
 LINES_PER_S: Final = 100
@@ -130,6 +131,7 @@ def _clean(raw: bytes) -> str:
     return clean_text(text.replace("\r", " ")).rstrip()[:MAX_LINE]
 
 
+# The capacity of a pipe on Linux: one read empties it.
 CHUNK: Final = 64 * 1024
 _REST_S: Final = 0.002
 

@@ -17,6 +17,7 @@ from typing import Final
 from workspace_server.processes.confinement import LAUNCHER, Confinement
 
 LAUNCHED: Final = b"."
+# Characters: a program's name comes from a file that anybody may have written.
 _NAME_LIMIT: Final = 200
 
 

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 KEY_PATTERN: Final = "^[A-Za-z0-9._-]{1,128}$"
 _KEY: Final = re.compile(KEY_PATTERN.removesuffix("$") + r"\Z")
+# Larger than any key or certificate chain; keyrings and the sealed file hold values in memory whole.
 MAX_VALUE_BYTES: Final = 64 * 1024
 Action = Literal["added", "removed", "changed"]
 

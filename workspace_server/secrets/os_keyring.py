@@ -14,7 +14,9 @@ from typing import Any, Final, Protocol, TypeVar
 from workspace_server.secrets.entry import SecretStoreError, entry_name
 
 SERVICE: Final = "lm-tools-bridge"
+# A keyring that is locked waits for the user's password, perhaps where nobody sees the question.
 TIMEOUT_S: Final = 5.0
+# A thread that waits for a keyring cannot be ended: more of them would only wait as well.
 MAX_STUCK: Final = 4
 _UNREAL: Final = ("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")
 _T = TypeVar("_T")

@@ -24,6 +24,7 @@ LOCK_FILE: Final = "secrets.lock"
 DAMAGED: Final = f"{FILE}.damaged"
 MAX_BYTES: Final = 16 * 1024 * 1024
 _HEADER: Final = b"lmtb-secrets 1\n"
+# The sizes of AES-256-GCM (NIST SP 800-38D).
 _NONCE_BYTES: Final = 12
 _KEY_BYTES: Final = 32
 _ASSOCIATED: Final = FILE.encode() + b"\0" + _HEADER

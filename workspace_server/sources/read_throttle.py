@@ -11,6 +11,7 @@ from typing import Final
 MESSAGE_S: Final = 10e-6
 BYTE_S: Final = 2e-9
 """Estimated time to read a message, and one byte of it."""
+# A pause of the loop that no other call notices; shorter rests would cost more than they spare.
 BURST_S: Final = 0.002
 REST: Final = 9
 """Pause per reading time: such a server gets at most a tenth of the event loop's time."""

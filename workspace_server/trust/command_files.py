@@ -113,6 +113,7 @@ def _names_server(word: str) -> bool:
 
 MAX_KEPT: Final = 8 * 1024 * 1024
 """Bytes of one command's files that are kept in memory; of further files only hashes are kept."""
+# Bytes of all files of a command: hashing more would take seconds.
 MAX_HASHED: Final = 512 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
 _FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -18,6 +18,7 @@ from workspace_server.trust.item import TrustItem, split_name
 from workspace_server.trust.redaction import shortened
 from workspace_server.trust.store import RecordedFile, RecordedItem, recorded_file
 
+# A person reads the difference in a terminal before trusting it; longer ones say that they are cut.
 MAX_LINES: Final = 400
 MAX_WIDTH: Final = 400
 _MAX_COMPARED: Final = 2_000

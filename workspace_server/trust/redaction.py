@@ -25,6 +25,7 @@ _ASSIGNMENT: Final = re.compile(rf"([\w-]*{_WORD}[\w-]*)=(.*)", re.IGNORECASE | 
 _LOOKS_SECRET: Final = re.compile(r"[A-Za-z0-9_\-+=.~:]{8,}")
 """No blank, slash or shell syntax, so neither code nor a path matches."""
 _HASH: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]{56}")
+# Values are walked by recursion, which must end before Python's own limit.
 _MAX_DEPTH: Final = 32
 _TOO_DEEP: Final = "(nested too deeply)"
 

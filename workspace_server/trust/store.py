@@ -22,7 +22,9 @@ from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.trust.item import DATA, TrustItem, Verdict, trust_command
 
+# The form of a record: another version is refused, as guessing could trust too much.
 VERSION: Final = 1
+# Texts are kept for showing a difference only: of larger files the hash is enough.
 MAX_TEXT: Final = 64 * 1024
 MAX_TEXTS: Final = 4 * 1024 * 1024
 
@@ -167,6 +169,7 @@ def _is(kind: type, value: Any) -> Any:
     return value
 
 
+# All texts that a record may hold, escaped as JSON, and the hashes; a larger file is not ours.
 MAX_RECORD: Final = 16 * 1024 * 1024
 _LOCK: Final = "lock"
 _Stamp = tuple[int, ...]

@@ -77,11 +77,14 @@ Kind = Literal["stdio", "remote"]
 
 MAX_EACH: Final = 20
 """More unknown keys than that are one issue, without their lines."""
+# The longest that an entry may ask for: a call blocks its client, a first start may download, a task runs
+# alone.
 MAX_TIMEOUT_S: Final = 600.0
 MAX_START_S: Final = 3600.0
 MAX_TASK_S: Final = 24 * 3600.0
 UNNAMED: Final = "server"
 """The name of a TOML entry with an empty namespace."""
+# Lower similarity offers keys that nobody meant, higher misses a swapped pair of letters in a short key.
 _LIKE_A_KEY: Final = 0.75
 ALL_TOOLS: Final = "*"
 REFUSED_KEYS: Final = frozenset({

@@ -73,6 +73,7 @@ def _table(value: Any, key: str, context: EntryContext) -> Mapping[str, Any]:
 
 MAX_FOLDERS: Final = 50
 """Folders of scripts or libraries that a workspace can name; each is looked through with every request."""
+# Characters: longer than a path that a person writes, and short enough for an issue to show it.
 MAX_PATH: Final = 1024
 _LINE: Final = re.compile(r"at line (\d+)")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")

@@ -8,6 +8,7 @@ from typing import Final
 
 from workspace_server.results import clean_text
 
+# The first lines show what a server prints by mistake: the rest is more of it.
 KEPT: Final = 5
 MAX_CHARACTERS: Final = 200
 FLOOD: Final = 1_000

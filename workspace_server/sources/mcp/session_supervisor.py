@@ -25,6 +25,7 @@ RESTARTING_S: Final = 10.0
 """How long a restart waits for the new session; it is opened in any case."""
 SHORT_PAUSE_S: Final = 2.5
 """A call waits for the next try of a server that failed if the pause is no longer."""
+# A start or a new session mostly takes a second or two; sooner tries get the same answer.
 RETRY_MS: Final = 1000
 _OPENING: Final = frozenset({"idle", "starting", "connecting", "ready"})
 

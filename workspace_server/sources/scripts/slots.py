@@ -11,6 +11,7 @@ from typing import Final
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.budgets import MAX_SCRIPTS
 
+# Shorter than the time limit of common clients, so that a caller learns why it waited.
 WAIT_S: Final = 30.0
 
 

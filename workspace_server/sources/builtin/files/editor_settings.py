@@ -18,6 +18,7 @@ import msgspec
 
 from workspace_server.workspace import Folder, Workspace
 
+# Settings and ignore files that a person wrote have some kilobytes.
 MAX_FILE_BYTES: Final = 1024 * 1024
 
 DEFAULT_EXCLUDES: Final[Mapping[str, Mapping[str, bool]]] = {

@@ -13,6 +13,7 @@ import re
 import sys
 import time
 
+# Both ends of the pipe are ours: any size that holds every length will do.
 LENGTH_BYTES = 8
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
 """The names of ignore files; the rules of an earlier one win."""

@@ -31,6 +31,7 @@ from workspace_server.sources.builtin.files.segments import NameTest, Segment
 
 MAX_KEPT_FILES: Final = 250_000
 """The list of a larger tree is not kept; 62,838 files take 7 MB."""
+# A check is one `stat`, mostly: a thousand take milliseconds, and a stopped search ends soon enough.
 _CHECKS_PER_LOOK: Final = 1_000
 
 

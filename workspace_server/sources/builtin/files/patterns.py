@@ -20,6 +20,7 @@ from workspace_server.workspace import Folder, Workspace
 
 MAX_LENGTH: Final = 1000
 """Longest glob in characters; a search may compile thousands of globs."""
+# Braces multiply: a short glob could expand to millions of alternatives.
 MAX_ALTERNATIVES: Final = 256
 MAX_EXCLUDES: Final = 1000
 

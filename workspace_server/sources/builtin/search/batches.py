@@ -80,6 +80,7 @@ class WholeTree:
 
 FIRST: Final = 500
 """Least files of the first batch: what is in many files is found without listing the rest."""
+# Each batch costs the start of a program: with this growth few are needed, and an early match is still early.
 GROWTH: Final = 8
 T = TypeVar("T")
 

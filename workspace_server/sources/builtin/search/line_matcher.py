@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+# Larger files are read by lines, to bound the memory; below, one read is faster.
 WHOLE_FILE = 16 * 1024 * 1024
 _GROUPS = {
     "(?=": "look-around is not supported",

@@ -34,7 +34,9 @@ def find_program(name: str, workspace: Workspace, environ: Mapping[str, str], *m
     return None
 
 
+# The capacity of a pipe on Linux: one read empties it.
 CHUNK: Final = 64 * 1024
+# Only the first lines say what is wrong; a search of unreadable folders writes a line for each.
 MAX_STDERR: Final = 16 * 1024
 END_S: Final = 5.0
 """Longest wait in seconds for a killed program; one that hangs in the kernel must not block the caller."""

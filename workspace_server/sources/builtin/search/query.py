@@ -48,6 +48,7 @@ HEAD_BYTES: Final = 8192
 MAX_COUNTED_LINES: Final = 10_000
 """Matching lines that are counted beyond those that are shown."""
 
+# A minified file is one line of megabytes: a model gets the match with what is around it.
 PREVIEW_CHARACTERS: Final = 500
 _LEAD: Final = 100
 

@@ -18,6 +18,7 @@ import msgspec
 
 from workspace_server.sources.builtin.search.query import HEAD_BYTES, Line, Place
 
+# A message holds a whole line of a file, however long: beyond this its head is enough for the preview.
 MAX_MESSAGE: Final = 1024 * 1024
 _HEAD_MESSAGE: Final = 64 * 1024
 _OVERLAP: Final = 256

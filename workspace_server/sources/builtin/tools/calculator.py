@@ -15,6 +15,7 @@ from workspace_server.sources.builtin.tools.arithmetic import (
 )
 from workspace_server.tool import Tool, ToolError, ToolResult
 
+# The largest integer that every JSON reader keeps exactly (RFC 8259, section 6).
 _EXACT = 2**53 - 1
 
 TOOL = Tool(

@@ -16,6 +16,7 @@ from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.tool import InvalidArguments
 from workspace_server.workspace import Workspace
 
+# Paths that a refusal suggests: more would hide the likely one.
 MOST: Final = 5
 LOOK_S: Final = 1.0
 """Longest search for files of the same name, in seconds."""

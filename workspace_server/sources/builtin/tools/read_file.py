@@ -27,6 +27,7 @@ DEFAULT_MAX_BYTES = PAGE_CHARACTERS
 MAX_BYTES = 1024 * 1024
 
 _CHUNK = 1024 * 1024
+# A NUL in these first bytes says that a file is binary; a byte order mark says its encoding.
 _SNIFF = 8192
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

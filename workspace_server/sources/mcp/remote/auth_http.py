@@ -27,6 +27,7 @@ from workspace_server.sources.mcp.remote.network import (
     why,
 )
 
+# Metadata and tokens have some kilobytes, and the call that needs them waits.
 MAX_BODY: Final = 1024 * 1024
 DEADLINE_S: Final = 10.0
 

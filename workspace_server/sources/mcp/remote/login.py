@@ -29,7 +29,10 @@ from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.remote.login_storage import LoginStorage, SecretStore
 
 CALLBACK: Final = "/callback"
+# Time for a person to find a password and a second factor.
 LOGIN_TIMEOUT_S: Final = 300.0
+# The browser's request has a few kilobytes and comes at once; other local programs may connect and say
+# nothing.
 MAX_HEAD: Final = 16 * 1024
 HEAD_S: Final = 10.0
 _PAGE: Final = b"<!doctype html><title>LM Tools Bridge</title><p>%s You can close this window."

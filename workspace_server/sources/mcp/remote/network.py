@@ -25,6 +25,7 @@ from workspace_server.sources.mcp.remote.addresses import (
     system_resolver,
 )
 
+# A compressed body is decoded in pieces of this size, so that a limit ends it before it fills the memory.
 _CHUNK: Final = 64 * 1024
 _PROBES: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 _KEEPALIVE: Final = [

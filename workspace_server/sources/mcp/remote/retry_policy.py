@@ -126,7 +126,6 @@ class RemoteRetryPolicy:
 # After a failure the pause is 0.5 s, doubled each time, ±25 %. From the fifth failure in a row the breaker is
 # open: one try after 30 s, 60 s, … up to 5 min. A pause that the server requested (`Retry-After`) always
 # counts.
-
 OPEN_AFTER: Final = 5
 OPEN_S: Final = 30.0
 LONGEST_S: Final = 300.0

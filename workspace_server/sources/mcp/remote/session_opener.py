@@ -24,6 +24,7 @@ from workspace_server.sources.mcp.remote.authorization import Authorization, Con
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.session.session import Session
 
+# Hosts that start a server with its first request need longer than for a call.
 HANDSHAKE_S: Final = 30.0
 SHOW_ALL: Final = {"X-MCP-Show-All": "true"}
 _NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 415})

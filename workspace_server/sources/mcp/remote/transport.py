@@ -40,6 +40,7 @@ __all__ = ["CheckedBackend", "GuardedTransport", "RemoteTransport"]
 Way = Literal["http", "sse"]
 Schemas = Callable[[str], Mapping[str, Any] | None]
 """The input schema of a tool by its name at the server, None for an unknown one."""
+# Closing sends a DELETE, which a server that is gone never answers.
 CLOSE_S: Final = 3.0
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 logging.getLogger("mcp").propagate = False  # its lines quote what servers sent; failures are reported by us

@@ -110,7 +110,9 @@ def _bytes(event: _Notification) -> int:
     return sum(len(jsonrpc.bytes_of(raw)) for raw in event[1].values())
 
 
+# Status shows these; older ones are dropped, as a server may log without end.
 MAX_LOG_MESSAGES: Final = 20
+# Lines before the handshake that show what a program is which does not speak MCP.
 _EARLY_LINES: Final = 8
 _EARLY_BYTES: Final = 2048
 """What is kept to explain a handshake that fails. A banner has a few lines; the answer comes after it."""

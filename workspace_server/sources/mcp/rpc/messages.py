@@ -264,6 +264,7 @@ def _with_members(members: Mapping[str, msgspec.Raw], changes: Mapping[str, Any]
 # a parser goes), or names an id twice. Only its two ends are searched, because an id in the middle of a large
 # result is none of the message's own.
 
+# An id stands at the begin or the end of a message: a line that is too long is searched there only.
 _END: Final = 64 * 1024
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)
 _ID_VALUE: Final = re.compile(rb'\s*:\s*("?)(\d{1,18})\1(?=[\s,}])')

@@ -16,7 +16,9 @@ from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.tool import RpcError
 
+# A server that ends each stream at once would be asked without pause.
 LISTEN_AGAIN_S: Final = 5.0
+# The request that subscribes waits for this; the previous subscription stays open meanwhile.
 ACKNOWLEDGED_S: Final = 5.0
 _KINDS: Final = ("tools", "prompts", "resources")
 
@@ -129,6 +131,7 @@ class ChangeFeed:
             self._on_update(uri)
 
 
+# A server that registers its tools one by one announces each: one refresh serves all of them.
 COALESCE_S: Final = 0.25
 SOON_S: Final = 0.02
 """Seconds until the first change after a quiet time is reported: others often follow at once."""

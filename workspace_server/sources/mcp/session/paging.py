@@ -9,6 +9,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
 
+# A server may page without end, and its whole list is held in memory and sent to each client.
 MAX_PAGES: Final = 50
 MAX_ENTRIES: Final = 2_000
 MAX_BYTES: Final = 4 * 1024 * 1024

@@ -15,6 +15,7 @@ from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 
+# Longer than the pauses in which a person reads and thinks; a process costs tens of megabytes.
 IDLE_S: Final = 600.0
 _CLOSED: Final = "it was ended"
 """A call may still read a stored list when its source closes; a process that it started would stay."""

@@ -15,6 +15,7 @@ from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.retry_policy import CallVerdict, Retry
 
+# A server that ends so often so soon fails for a reason that another start does not remove.
 LOOP_ENDS: Final = 5
 LOOP_WITHIN_S: Final = 60.0
 LOOP_WAIT_S: Final = 60.0

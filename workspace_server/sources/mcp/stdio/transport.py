@@ -17,6 +17,7 @@ from workspace_server.processes.child_process import (
 )
 from workspace_server.sources.mcp.failures import TransportEnded
 
+# A server that reads nothing leaves its pipe full: waiting longer would not end.
 WRITE_S: Final = 10.0
 LAST_WORDS_S: Final = 0.1
 """What a process wrote before it ended is still read, unless something it left behind goes on for longer."""

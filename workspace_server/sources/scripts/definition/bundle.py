@@ -24,6 +24,7 @@ from workspace_server.files.change_detection import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.folders import MAX_BYTES, Survey
 from workspace_server.trust.item import file_name
 
+# As many as the kernel follows (`MAXSYMLINKS`).
 _MAX_LINKS: Final = 40
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from workspace_server.files.change_detection import FileIdentity, file_identity, is_settled
 
+# All tools are offered to a model and checked for each list: these are far beyond what helps it.
 MAX_TOOLS: Final = 2_000
 MAX_FOLDERS: Final = 10_000
 MAX_PROJECT_FILES: Final = 20_000
@@ -55,10 +56,12 @@ class WalkBudget:
 
 
 MANIFEST: Final = "tool.toml"
+# A tool is read whole before it runs: a folder with more holds data or packages, which do not belong there.
 MAX_FILES: Final = 200
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_MANIFEST_BYTES: Final = 64 * 1024
 """Size of one `tool.toml`; no larger one is parsed."""
+# Entries and depth of one tool's walk, which is done again for each list.
 _MAX_ENTRIES: Final = 5_000
 _MAX_DEPTH: Final = 32
 

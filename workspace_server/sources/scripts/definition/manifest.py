@@ -27,9 +27,12 @@ from workspace_server.sources.scripts.definition.parameters import (
 )
 from workspace_server.tool import TaskUse, Visibility
 
+# The same bounds as for servers (`config/formats/entries.py`); scripts have a shorter default, as they start
+# at once.
 TIMEOUT_S: Final = 60.0
 _MAX_TIMEOUT_S: Final = 600
 _MAX_TASK_S: Final = 24 * 3600
+# Of all patterns of an output schema: compiling longer ones could take seconds.
 _MAX_PATTERN_CHARACTERS: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -284,6 +287,7 @@ _KEYS: Final = frozenset({*_READERS, "parameters", "env", "visibility", *_SHORTH
 
 _ABOUT: Final = re.compile(r"([\w.-]+)(?:: (\w+))? ")
 """How a message begins that is about a key: the key, or a table and a key in it."""
+# As in `config/formats/entries.py`; a longer key would make the issue unreadable.
 _LIKE_A_KEY: Final = 0.75
 _LONGEST: Final = 64
 MAX_UNKNOWN: Final = 10

@@ -22,6 +22,7 @@ from workspace_server.sources.scripts.slots import Slots, use
 SOCKET: Final = "tools.sock"
 MAX_PATH: Final = 100
 """Longest path of a Unix socket in bytes, a little below the limit of the system (108 on Linux)."""
+# A call's arguments in one line. Calls at once are few, as each holds its line and its result.
 _MAX_LINE: Final = 16 * 1024 * 1024
 _MAX_CONNECTIONS: Final = 16
 

@@ -16,6 +16,7 @@ from workspace_server.tool import CallOutcome, Tool, ToolError, ToolResult
 
 META_EXIT_CODE: Final = "lm-tools-bridge/exitCode"
 META_TRUNCATED: Final = "lm-tools-bridge/truncated"
+# Output is for a model, which cannot use more; a result has the bound of an MCP server's message.
 MAX_STDOUT: Final = 1024 * 1024
 MAX_RESULT: Final = 32 * 1024 * 1024
 _MAX_FAILURE_TEXT: Final = 2_000

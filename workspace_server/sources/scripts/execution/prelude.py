@@ -11,6 +11,7 @@ import os
 import sys
 from types import ModuleType, TracebackType
 
+# Characters: what a model needs of an exception.
 MAX_MESSAGE = 2_000
 
 

@@ -40,9 +40,11 @@ PRELUDE: Final = prelude.__file__
 LIBRARY: Final = str(Path(__file__).parents[1] / "library")
 ARGUMENTS: Final = "arguments.json"
 RESULT: Final = "result.json"
+# Time for a script to remove what it made; the caller waits for its end.
 TERM_S: Final = 5.0
 DRAIN_S: Final = 0.25
 """Seconds to read on after the script has ended, if a process it started keeps its output open."""
+# Characters: the end of a traceback names the error.
 _MAX_TRACE: Final = 4_000
 _STOPPING: Final = Refusal(Reason.SOURCE_UNAVAILABLE, "the server is stopping", delivered="unknown")
 

@@ -31,6 +31,7 @@ from lm_tools_bridge.text.toml_text import TooManyKeysError, check_editable, lin
 PORT_VARIABLE: Final = "LMTB_HTTP_PORT"
 _PORT: Final = "http_port"
 _LARGEST_PORT: Final = 65_535
+"""TCP's, whose ports have 16 bits."""
 
 
 def manager_endpoint(config_file: Path, environ: Mapping[str, str]) -> str:

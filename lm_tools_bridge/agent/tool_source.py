@@ -14,6 +14,7 @@ from lm_tools_bridge.text.printable import printable
 
 _LONGEST: Final = 300
 _MAX_PROBLEMS: Final = 10
+# patterns come from servers: one that backtracks without end, or grows large, is given up instead of run
 _BACKTRACKS: Final = 10_000
 _PATTERN_SIZE: Final = 1_000_000
 

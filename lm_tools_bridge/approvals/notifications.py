@@ -29,6 +29,7 @@ NAME: Final = "org.freedesktop.Notifications"
 PATH: Final = "/org/freedesktop/Notifications"
 APPLICATION: Final = "LM Tools Bridge"
 _DEFAULT_EXPIRY: Final = -1
+"""The desktop decides how long a notification stays, as its specification says of -1."""
 
 
 class DesktopFailure(Exception):

@@ -84,6 +84,7 @@ def shown_token(authorization: bytes, *, is_mcp: bool) -> str | None:
 MOST_TOKENS: Final = 100
 """Tokens of one user: each request on a guest's connection is compared with all of them."""
 _VERSION: Final = 1
+"""Of the file's form: a file of a later program is refused instead of misread."""
 _LIMIT: Final = 256 * 1024
 """Bytes of the file: ten times what as many tokens take."""
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import psutil
 
 
+# prctl(2), as linux/prctl.h numbers them
 _PR_GET_DUMPABLE: Final = 3
 _PR_SET_DUMPABLE: Final = 4
 

@@ -50,6 +50,7 @@ class RunningCall:
                 self.limit.reschedule(now() + self._left_s)
 
 
+# forms come from servers: what a person could not read or answer in a terminal is declined or cut
 MAX_FIELDS: Final = 50
 _MAX_LINES: Final = 200
 _LONGEST_LINE: Final = 2_000

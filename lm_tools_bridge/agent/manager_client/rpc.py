@@ -26,6 +26,7 @@ from lm_tools_bridge.protocol.jsonrpc import Notification, Request, Response
 
 RESUMES: Final = 8
 """Times that a stream which breaks off is opened again for one response."""
+# a manager that restarts is back within a second or two: longer pauses would only be waited for
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
 

@@ -90,6 +90,7 @@ def model_name(provider: str, model: str) -> str:
 
 
 TWICE_S: Final = 2.0
+"""Time enough to read the hint; later Ctrl-C is one for another turn, and must not end the session."""
 HINT: Final = "press Ctrl-C again to leave"
 
 

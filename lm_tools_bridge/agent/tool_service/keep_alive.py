@@ -6,6 +6,8 @@ import asyncio
 from typing import Final, Protocol
 
 NORMAL: Final = 1000
+"""RFC 6455 §7.4.1: the other end has finished, so there is nothing to connect to again."""
+# pauses of 1, 2, 4, 8 and 16 s: a restart of the other end is survived, an end that is gone is told soon
 ATTEMPTS: Final = 5
 FIRST_S: Final = 1.0
 LONGEST_S: Final = 30.0
@@ -41,6 +43,7 @@ def reconnect_delay(attempt: int) -> float | None:
     return min(FIRST_S * 2.0 ** (attempt - 1), LONGEST_S) if attempt <= ATTEMPTS else None
 
 
+# proxies commonly close what is silent for 60 s; an end that lives answers a ping in milliseconds
 PING_S: Final = 30.0
 PONG_S: Final = 5.0
 

@@ -45,7 +45,7 @@ class CallOrigin(msgspec.Struct, frozen=True, gc=False):
         begun: monotonic seconds.
         sent: bytes of the arguments.
         trace: the client's `traceparent`, or a text that contains it; empty for none.
-        made_trace: the number of the trace context that was made for it (`trace_context.made`); 0 for none.
+        made_trace: the number of the trace context that was made for it (`make_traceparent`); 0 for none.
         asked_s: seconds that the client took for the input that this call answers.
         arguments: the arguments as JSON text, if the contents of the call are observed.
     """

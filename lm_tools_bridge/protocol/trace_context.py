@@ -17,7 +17,7 @@ BITS: Final = 63
 (Level 2), and a signed integer of SQLite has no more."""
 
 
-def made(number: int) -> bytes:
+def make_traceparent(number: int) -> bytes:
     """The sampled `traceparent` that follows from a random number of `BITS` bits.
 
     The span is its sixteen digits; the trace id is these, preceded by the same backwards.
@@ -27,15 +27,15 @@ def made(number: int) -> bytes:
 
 
 def number_of(traceparent: str) -> int:
-    """The number from which `made` made it; 0 if it did not."""
+    """The number from which `make_traceparent` made it; 0 if it did not."""
     try:
         number = int(traceparent[36:52], 16)
     except ValueError:
         return 0
     is_number = 0 < number < 1 << BITS
-    return number if is_number and made(number).decode() == traceparent else 0
+    return number if is_number and make_traceparent(number).decode() == traceparent else 0
 
 
 def is_made(traceparent: str) -> bool:
-    """Whether `made` made it, so that its span is that of the call itself, and not of a client."""
+    """Whether `make_traceparent` made it: its span is then that of the call itself, not of a client."""
     return number_of(traceparent) != 0

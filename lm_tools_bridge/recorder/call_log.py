@@ -282,7 +282,7 @@ def _call(row: Sequence[Any], labels: dict[int, tuple[Any, ...]]) -> Call:
     label = dict(zip(LABEL_COLUMNS, labels.get(values.pop("label"), _UNKNOWN), strict=True))
     values["source_took"] = values.pop("source")
     if trace_number := values.pop("made_trace"):
-        values["trace"] = trace_context.made(trace_number).decode()
+        values["trace"] = trace_context.make_traceparent(trace_number).decode()
     values["outcome"] = values["outcome"] or "ok"
     values["retries"], values["more"] = values["retries"] or 0, values["more"] or 0
     values["manager"] = _own_time(values)

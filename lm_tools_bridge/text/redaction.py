@@ -200,7 +200,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text without the words that are, or look like, secrets."""
-        text = self._counted(mask(text[:MAX_TEXT]), text)
+        text = self._count_hidden(mask(text[:MAX_TEXT]), text)
         text = _PRIVATE_KEY.sub(lambda _: self._hide(), text)
         for pattern in _BY_PLACE:
             text = pattern.sub(self._secret_part, text)
@@ -281,7 +281,7 @@ class Redactor:
         self.hidden += 1
         return HIDDEN
 
-    def _counted(self, masked: str, text: str) -> str:
+    def _count_hidden(self, masked: str, text: str) -> str:
         self.hidden += masked.count(HIDDEN) - text[:MAX_TEXT].count(HIDDEN)
         return masked
 

@@ -28,7 +28,7 @@ from manager.routing.state.clients import Client, RequestRecord
 _HEADER: Final = NAME.encode()
 _random_bits: Final = random.Random(os.urandom(32)).getrandbits  # noqa: S311  unique, not secret
 make_trace_number: Final[Callable[[], int]] = partial(_random_bits, BITS)
-"""Draws the number of a new trace context (`trace_context.made`). Should it ever be 0, none is sent."""
+"""Draws the number of a new trace context (`make_traceparent`). Should it ever be 0, none is sent."""
 
 
 def brought_trace(exchange: Exchange) -> str:

@@ -102,7 +102,7 @@ class Exchange:
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
         observed_client: Who sent it; None if nobody observes calls.
         asked_s: Seconds that the client took for the input that this request is repeated with.
-        made_trace: The number of the trace context that was made for it (`trace_context.made`); 0 for none.
+        made_trace: The number of the trace context that was made for it (`make_traceparent`); 0 for none.
         is_forwarded: Whether it was sent to a workspace server: then its `ForwardedCall` tells the observer.
     """
 

@@ -61,7 +61,7 @@ def request_head(
 
 def trace_line(number: int) -> bytes:
     """The line with the trace context of this number. It is the last of a head, where servers cut it off."""
-    return b"%b%b\r\n" % (TRACE_BEGIN, trace_context.made(number))
+    return b"%b%b\r\n" % (TRACE_BEGIN, trace_context.make_traceparent(number))
 
 
 @lru_cache(maxsize=256)  # a client's calls of one tool differ only in their bodies

@@ -113,7 +113,7 @@ MAX_HEAD: Final = 64 * 1024
 """Bytes; the manager admits smaller heads, and adds little."""
 _TOO_LARGE: Final = AdmissionRefusal(431, f"the head is larger than {MAX_HEAD} bytes")
 _TRACE: Final = b"\r\n%b: " % trace_context.NAME.encode()
-_TRACE_VALUE: Final = len(trace_context.made(1))
+_TRACE_VALUE: Final = len(trace_context.make_traceparent(1))
 _END: Final = b"\r\n\r\n"
 _TRACE_SIZE: Final = len(_TRACE) + _TRACE_VALUE + len(_END)
 _SINGLE: Final = frozenset({headers.VERSION.lower(), headers.METHOD.lower(), headers.NAME.lower()})

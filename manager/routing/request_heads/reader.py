@@ -24,7 +24,7 @@ SESSION_FIELD: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})
 
 _TRACE: Final = b"\r\n%b: " % trace_context.NAME.encode()
 _END: Final = b"\r\n\r\n"
-_TRACE_SIZE: Final = len(_TRACE) + len(trace_context.made(1)) + len(_END)
+_TRACE_SIZE: Final = len(_TRACE) + len(trace_context.make_traceparent(1)) + len(_END)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.protocol.internal.call_reports import CallTiming
-from lm_tools_bridge.protocol.trace_context import made
+from lm_tools_bridge.protocol.trace_context import make_traceparent
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.recorder.call_log import CallLog
 from lm_tools_bridge.recorder.overload import WHOLE_PER_S
@@ -145,7 +145,10 @@ def _loop_us() -> Mapping[str, float]:
         origin = CallOrigin(label, "session", 100.0, 30, "", made_trace=2**62)
         waiting.append(EndedCall(origin, 100.001, 100.002, 100.003, "ok", 400, None, TOOK))
 
-    return {"its record": _each_us(record), "its trace context": _each_us(lambda: made(make_trace_number()))}
+    return {
+        "its record": _each_us(record),
+        "its trace context": _each_us(lambda: make_traceparent(make_trace_number())),
+    }
 
 
 def _each_us(act: Callable[[], object]) -> float:

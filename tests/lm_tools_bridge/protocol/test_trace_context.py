@@ -13,12 +13,12 @@ FORM = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-01")
 
 @pytest.mark.parametrize("number", [1, 2, 1 << 40, (1 << trace_context.BITS) - 1])
 def test_every_number_makes_a_valid_sampled_context(number: int) -> None:
-    assert FORM.fullmatch(trace_context.made(number))
+    assert FORM.fullmatch(trace_context.make_traceparent(number))
 
 
 @pytest.mark.parametrize("number", [1, 2, 1 << 40, (1 << trace_context.BITS) - 1])
 def test_a_made_context_is_known_again(number: int) -> None:
-    text = trace_context.made(number).decode()
+    text = trace_context.make_traceparent(number).decode()
     assert trace_context.is_made(text)
     assert trace_context.number_of(text) == number
     assert not trace_context.is_made(text[:-1] + "0")

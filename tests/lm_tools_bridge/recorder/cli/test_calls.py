@@ -359,7 +359,7 @@ def test_calls_become_spans_of_their_clients_trace(tmp_path: Path) -> None:
     assert span.attributes["gen_ai.tool.name"] == "search"
     assert span_of(own).parent is None
     assert span_of(own).context == span_of(own).context
-    made = span_of(msgspec.structs.replace(own, trace=trace_context.made(7).decode()))
+    made = span_of(msgspec.structs.replace(own, trace=trace_context.make_traceparent(7).decode()))
     assert made.parent is None  # the server behind it got the span of the call as its parent
     assert f"{made.context.span_id:016x}" == f"{7:016x}"
 

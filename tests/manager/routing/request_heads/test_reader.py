@@ -132,7 +132,7 @@ def test_an_http_1_0_client_gets_no_chunks_and_its_connection_closes() -> None:
 
 def from_manager(number: int | str, *lines: str) -> bytes:
     """The head of a call of a manager on another host, with a trace context that was made for it, or another one."""
-    trace = number if isinstance(number, str) else trace_context.made(number).decode()
+    trace = number if isinstance(number, str) else trace_context.make_traceparent(number).decode()
     sent = head(*lines, f"traceparent: {trace}").decode()
     return sent.encode().replace(b"127.0.0.1:4000", TUNNEL_HOST)
 
@@ -149,7 +149,7 @@ def test_trace_contexts_that_another_manager_made_leave_heads_equal() -> None:
     "raw",
     [
         from_manager("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
-        from_manager(trace_context.made(7).decode() + "\r\nX-Last: 1"),
+        from_manager(trace_context.make_traceparent(7).decode() + "\r\nX-Last: 1"),
     ],
     ids=["of a client", "not the last field"],
 )
@@ -160,6 +160,6 @@ def test_other_trace_contexts_stay_in_the_head(raw: bytes) -> None:
 
 
 def test_clients_of_the_port_keep_their_trace_contexts() -> None:
-    found = read(ClientHeadReader(RULES), head(f"traceparent: {trace_context.made(7).decode()}"))
+    found = read(ClientHeadReader(RULES), head(f"traceparent: {trace_context.make_traceparent(7).decode()}"))
     assert found.trace == ""
     assert "traceparent" in str(found.head.parsed.headers)

@@ -6,10 +6,11 @@ Each sentence is printed after its fact was checked. `sandbox.py` provides the p
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -20,17 +21,37 @@ from lm_tools_bridge.demo.agent_tour import show_agent
 from lm_tools_bridge.demo.code_tour import PROJECT as SHIPYARD
 from lm_tools_bridge.demo.code_tour import CodeTour
 from lm_tools_bridge.demo.project_tools import ProjectToolsTour
-from lm_tools_bridge.demo.recorded_tour import show_record
 from lm_tools_bridge.demo.sandbox import Sandbox
 from lm_tools_bridge.protocol.names import CALL_TOOL, HANDSHAKE, LATEST_LEGACY, LATEST_MODERN
 from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_line, say
 from lm_tools_bridge.text.printable import printable
+from lm_tools_bridge.text.quantities import latency
 from manager.cli.output.overview import workspace_table
 from manager.status_reading.responses import merged_workspaces
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult
+
+
+def show_record(sandbox: Sandbox, address: str, tell: Callable[[str], None]) -> None:
+    """Show the last recorded call of the tour, and where the page is.
+
+    Args:
+        address: the URL of the MCP endpoint.
+
+    Raises:
+        RuntimeError: no call is recorded.
+    """
+    done = sandbox.run(["calls", "-n", "1", "--json"], sandbox.folder)
+    calls = json.loads(done.stdout or "{}").get("calls")
+    if not calls:
+        raise RuntimeError(f"no call is recorded: {done.stdout}{done.stderr}")
+    call = calls[0]
+    what = f"{call['tool']} of {call['client']} in {call['project']}, {latency(call['took'] / 1000)}"
+    tell(f"Every call is on record. The last one: {what}, {call['outcome']} (lmtb calls).")
+    tell(f"In a browser, the page shows all of this: {address.removesuffix('mcp')} (lmtb ui).")
+
 
 LIMIT_S: Final = 120.0
 """Longest the whole tour may take."""

@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line
 from lm_tools_bridge.terminal.show import show
 from lm_tools_bridge.terminal.views import View
-from lm_tools_bridge.top.bell import Bell
 from lm_tools_bridge.top.frame import Frame, frame
 from lm_tools_bridge.top.frame_views import WAITING, views
 from lm_tools_bridge.top.sample import Sample, Sampler
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.supervision.process import usage_of
+
+_BELL: Final = "\a"
+
+
+class Bell:
+    """Rings once for each thing, not for those that waited at the start.
+
+    Args:
+        write: writes to the terminal at once.
+    """
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._known: set[str] | None = None
+
+    def note(self, waiting: Iterable[Mapping[str, Any]]) -> None:
+        """Take what a frame shows under `needsYou`."""
+        keys = {str(row["key"]) for row in waiting}
+        if self._known is not None and not keys <= self._known:
+            self._write(_BELL)
+        self._known = keys | (self._known or set())
+
 
 _ANSWER_S: Final = 2.0
 """Longest wait for the manager: keys are not read meanwhile."""

@@ -9,12 +9,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from lm_tools_bridge.protocol.internal.source_states import STATES
 from lm_tools_bridge.terminal.views import MARKS, Tone, tone_of
 from lm_tools_bridge.text.printable import printable
 from manager.features import has_feature
+from manager.status_reading.source_problems import is_login_here
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 CALLS_PATH: Final = "/page/calls"
@@ -180,3 +181,15 @@ def button(action: Action) -> str:
         f'<button type="button" data-action="{action.name}"{members}{about} disabled>'
         f"{escape(action.label)}</button>"
     )
+
+
+def source_action(source: Mapping[str, Any], root: str) -> Action:
+    """The button for a source that is down: sign in where that is what is missing, else try again.
+
+    Logins are kept on the host of the project, so one signs in there.
+    """
+    name = str(source.get("id"))
+    members = (("root", root), ("source", name))
+    if source.get("state") == "auth_required" and name.startswith("remote:") and is_login_here(root):
+        return Action("sign-in", "Sign in", members, name)
+    return Action("retry-source", "Retry", members, name)

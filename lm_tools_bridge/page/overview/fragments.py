@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -21,12 +22,45 @@ from lm_tools_bridge.page.drawing.html import (
     table,
     text,
 )
-from lm_tools_bridge.page.overview.browser_name import browser_name
 from lm_tools_bridge.page.overview.health import health_html
 from lm_tools_bridge.page.overview.needs import Need
 from lm_tools_bridge.page.overview.view import ManagerFacts, PageView
 from lm_tools_bridge.terminal.views import MARKS
 from lm_tools_bridge.text.quantities import duration, latency, size
+
+_BROWSERS: Final = (
+    ("Edg", "Edge"),
+    ("OPR", "Opera"),
+    ("Firefox", "Firefox"),
+    ("HeadlessChrome", "Chrome without a window"),
+    ("Chrome", "Chrome"),
+    ("Version", "Safari"),
+)
+"""Product in a `User-Agent` -> its name. Browsers also name those that they resemble, which come later."""
+_SYSTEMS: Final = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Mac OS X", "macOS"),
+    ("Windows", "Windows"),
+    ("CrOS", "ChromeOS"),
+    ("Linux", "Linux"),
+)
+
+
+def browser_name(user_agent: str) -> str:
+    """A name such as `Firefox 140 on Linux`; the whole text if it names no known browser.
+
+    Args:
+        user_agent: the header field `User-Agent`, which anybody can invent.
+    """
+    for product, name in _BROWSERS:
+        match = re.search(rf"\b{product}/([0-9]{{1,4}})", user_agent)
+        if match is not None:
+            system = next((word for mark, word in _SYSTEMS if mark in user_agent), None)
+            return f"{name} {match[1]}" + (f" on {system}" if system else "")
+    return user_agent
+
 
 _PAGES: Final = {"trust": "See what changed", "issues": "See the issues"}
 """Labels of links to parts of a project's page."""

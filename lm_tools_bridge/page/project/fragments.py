@@ -12,12 +12,12 @@ from lm_tools_bridge.page.drawing.html import (
     document,
     facts,
     lines,
+    source_action,
     state,
     steps,
     table,
     text,
 )
-from lm_tools_bridge.page.drawing.source_button import source_action
 from lm_tools_bridge.page.project.selection import ProjectView, Waiting
 from lm_tools_bridge.protocol.internal.source_states import DOWN
 from manager.status_reading.responses import first_sentence

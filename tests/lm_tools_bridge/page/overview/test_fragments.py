@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.page.overview.fragments import page, parts
+from lm_tools_bridge.page.overview.fragments import browser_name, page, parts
 from lm_tools_bridge.page.overview.view import MOST_ENDED, MOST_NEEDS, MOST_ROWS, page_view
 from support.http.html_elements import HOSTILE, Elements
 
@@ -124,3 +124,23 @@ def test_a_project_has_its_connected_clients_and_its_share_of_a_processor() -> N
 def test_what_a_person_asks_first_comes_first() -> None:
     names = ["needs", "projects", "calls", "clients", "manager", "health", "browsers"]
     assert list(parts(page_view({}, {}))) == names
+
+
+_LIKE = (
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
+)
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "name"),
+    [
+        (_LIKE, "Chrome 156 on Linux"),
+        (f"{_LIKE} Edg/156.0.1", "Edge 156 on Linux"),
+        ("Mozilla/5.0 (Windows NT 10.0; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox 140 on Windows"),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) Version/19.0 Safari/605.1", "Safari 19 on macOS"),
+        ("curl/8", "curl/8"),
+        ("", ""),
+    ],
+)
+def test_a_browser_has_its_name_and_system(user_agent: str, name: str) -> None:
+    assert browser_name(user_agent) == name

@@ -11,7 +11,15 @@ from unittest.mock import create_autospec
 import pytest
 
 from lm_tools_bridge.page.overview import live
-from lm_tools_bridge.page.overview.live import EVERY_S, MOST_ASKED, MOST_CPU, LivePages
+from lm_tools_bridge.page.overview.live import (
+    EVERY_S,
+    LEAST_S,
+    MOST_ASKED,
+    MOST_CPU,
+    MOST_S,
+    LivePages,
+    ProcessorUse,
+)
 from manager.admin.control.control_plane import ControlPlane
 from support.processes.timeouts import GUARD_S
 
@@ -177,3 +185,23 @@ async def test_an_answer_that_cannot_be_read_spoils_no_page() -> None:
     scene = Scene(2)
     scene.said = b"<html>"
     assert len((await scene.pages.view()).projects) == 2
+
+
+def status(used_s: float | None, pid: int = 7) -> dict[str, Any]:
+    return {"instanceDetails": [{"workspace": "app-1", "pid": pid, "cpuSec": used_s}]}
+
+
+def test_a_share_is_known_from_the_second_look_on() -> None:
+    use = ProcessorUse()
+    assert use.percents(status(1.0), 100.0) == {}
+    assert use.percents(status(1.9), 100.0 + LEAST_S / 2) == {}
+    assert use.percents(status(2.0), 110.0) == {"app-1": 10}
+    assert use.percents(status(9.0), 110.0 + LEAST_S / 2) == {"app-1": 10}, "it does not jump"
+
+
+def test_another_process_and_a_long_pause_begin_anew() -> None:
+    use = ProcessorUse()
+    use.percents(status(1.0), 100.0)
+    assert use.percents(status(0.1, pid=8), 110.0) == {}
+    assert use.percents(status(0.1, pid=8), 110.0 + MOST_S + 1) == {}
+    assert use.percents(status(None, pid=8), 180.0) == {}, "the system does not tell"

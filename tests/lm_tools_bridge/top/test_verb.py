@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_tools_bridge.top.bell import Bell
+from lm_tools_bridge.top.verb import Bell
 
 
 def test_the_bell_rings_for_what_is_new() -> None:

@@ -76,7 +76,7 @@ STARTS: Final = {
     "lm_tools_bridge/uninstall/verb.py": _OURS,
     "manager/cli/workspace_command.py": _OURS,
     "manager/admin/control/project_command.py": Start("ours", "Options in arguments and in names of files"),
-    "lm_tools_bridge/page/acting/sign_in.py": _OURS,
+    "lm_tools_bridge/page/sign_in.py": _OURS,
     "manager/startup/replacement.py": _OURS,
     "manager/stdio_bridge/detached.py": _OURS,
     "manager/stdio_bridge/manager_start.py": _OURS,

@@ -10,14 +10,14 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from lm_tools_bridge.page.acting.access import Access
-from lm_tools_bridge.page.acting.actions import Means, act
-from lm_tools_bridge.page.acting.sign_in import SignIns
-from lm_tools_bridge.page.drawing.html import ASSET_PATHS
-from lm_tools_bridge.page.overview.fragments import page
-from lm_tools_bridge.page.overview.live import LivePages
-from lm_tools_bridge.page.project.fragments import project_page, unknown_project
-from lm_tools_bridge.page.project.questions import Projects
+from lm_tools_bridge.page.access import Access
+from lm_tools_bridge.page.actions import Means, act
+from lm_tools_bridge.page.html import ASSET_PATHS
+from lm_tools_bridge.page.live import LivePages
+from lm_tools_bridge.page.overview_fragments import page
+from lm_tools_bridge.page.project_fragments import project_page, unknown_project
+from lm_tools_bridge.page.project_questions import Projects
+from lm_tools_bridge.page.sign_in import SignIns
 from lm_tools_bridge.protocol import sse
 from manager.admin.control.control_messages import read_body, read_object, refusal, success
 from manager.admin.control.project_command import ServerCommand, ToolChanges

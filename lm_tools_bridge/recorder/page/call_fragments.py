@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, tzinfo
 from typing import Final
 
-from lm_tools_bridge.page.drawing.html import CALLS_PATH, copyable, document, facts, lines, link, text
+from lm_tools_bridge.page.html import CALLS_PATH, copyable, document, facts, lines, link, text
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.recorder.call_log import Call, Contents
 from lm_tools_bridge.recorder.page.fragments import outcome

@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from html import escape
 from typing import Final
 
-from lm_tools_bridge.page.drawing.html import CALLS_PATH, capitalized, document, link, table, text, toned
+from lm_tools_bridge.page.html import CALLS_PATH, capitalized, document, link, table, text, toned
 from lm_tools_bridge.recorder.call_log import Call
 from lm_tools_bridge.recorder.page.lookups import FoundCalls, FoundFigures
 from lm_tools_bridge.recorder.page.query import CALL_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address

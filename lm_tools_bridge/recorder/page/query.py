@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from lm_tools_bridge.page.drawing.html import CALLS_PATH
+from lm_tools_bridge.page.html import CALLS_PATH
 from lm_tools_bridge.recorder.call_filter import Filter
 from lm_tools_bridge.text.quantities import moment_of
 

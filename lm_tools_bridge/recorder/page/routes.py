@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from lm_tools_bridge.page.drawing.html import CALLS_PATH
+from lm_tools_bridge.page.html import CALLS_PATH
 from lm_tools_bridge.page.routes import html_response
 from lm_tools_bridge.recorder.page.call_fragments import call_page, no_such_call
 from lm_tools_bridge.recorder.page.fragments import calls_page, figures_page

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lm_tools_bridge.page.overview.live import MOST_PAGES
+from lm_tools_bridge.page.live import MOST_PAGES
 from support.clients.page_client import control, event, opened, posted, ticket
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project

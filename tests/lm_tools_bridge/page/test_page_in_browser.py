@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 
 from lm_tools_bridge.machine.own_token import own_headers
-from lm_tools_bridge.page.overview import needs
+from lm_tools_bridge.page import needs
 from lm_tools_bridge.recorder.recorder import Limits, Recorder
 from lm_tools_bridge.tokens.token import Token, change_tokens, digest_of, new_token
 from manager.admin.control.control_plane import ControlPlane

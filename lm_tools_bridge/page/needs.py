@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lm_tools_bridge.page.drawing.html import Action, capitalized, plain_state, source_action
+from lm_tools_bridge.page.html import Action, capitalized, plain_state, source_action
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
 from lm_tools_bridge.terminal.views import Tone
 from manager.status_reading.responses import merged_workspaces, objects

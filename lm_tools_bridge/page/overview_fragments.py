@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from lm_tools_bridge.page.drawing.html import (
+from lm_tools_bridge.page.health import health_html
+from lm_tools_bridge.page.html import (
     CALLS_PATH,
     HAS_CALLS,
     Action,
@@ -22,9 +23,8 @@ from lm_tools_bridge.page.drawing.html import (
     table,
     text,
 )
-from lm_tools_bridge.page.overview.health import health_html
-from lm_tools_bridge.page.overview.needs import Need
-from lm_tools_bridge.page.overview.view import ManagerFacts, PageView
+from lm_tools_bridge.page.needs import Need
+from lm_tools_bridge.page.overview_view import ManagerFacts, PageView
 from lm_tools_bridge.terminal.views import MARKS
 from lm_tools_bridge.text.quantities import duration, latency, size
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from lm_tools_bridge.page.acting.access import (
+from lm_tools_bridge.page.access import (
     IDLE_S,
     MOST_SESSIONS,
     MOST_TICKETS,

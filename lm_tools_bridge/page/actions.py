@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.page.acting.access import Access
-from lm_tools_bridge.page.acting.sign_in import SignInPage, SignIns
+from lm_tools_bridge.page.access import Access
+from lm_tools_bridge.page.sign_in import SignInPage, SignIns
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.project_command import CHANGES, NotChanged, ToolChanges
 from manager.admin.control.services import Services

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from lm_tools_bridge.page.overview.fragments import parts
-from lm_tools_bridge.page.overview.health import read_health
-from lm_tools_bridge.page.overview.view import PageView, page_view
+from lm_tools_bridge.page.health import read_health
+from lm_tools_bridge.page.overview_fragments import parts
+from lm_tools_bridge.page.overview_view import PageView, page_view
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.services import Services
 from manager.admin.measures import Moment

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.page.project.fragments import project_page
-from lm_tools_bridge.page.project.selection import (
+from lm_tools_bridge.page.project_fragments import project_page
+from lm_tools_bridge.page.project_selection import (
     MOST_TOOLS,
     Project,
     find_project,

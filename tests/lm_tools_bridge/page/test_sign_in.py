@@ -13,7 +13,7 @@ import aiohttp
 import psutil
 import pytest
 
-from lm_tools_bridge.page.acting.sign_in import SignInPage, SignIns
+from lm_tools_bridge.page.sign_in import SignInPage, SignIns
 from manager.configuration.paths import Paths
 from support.processes.managers.manager_in_process import make_project, manager_paths
 from support.processes.timeouts import within

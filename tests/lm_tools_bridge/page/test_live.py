@@ -10,8 +10,8 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from lm_tools_bridge.page.overview import live
-from lm_tools_bridge.page.overview.live import (
+from lm_tools_bridge.page import live
+from lm_tools_bridge.page.live import (
     EVERY_S,
     LEAST_S,
     MOST_ASKED,

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from lm_tools_bridge.page.acting.access import Access
+from lm_tools_bridge.page.access import Access
 from lm_tools_bridge.page.routes import access_routes
 
 

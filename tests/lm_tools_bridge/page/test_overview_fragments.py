@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.page.overview.fragments import browser_name, page, parts
-from lm_tools_bridge.page.overview.view import MOST_ENDED, MOST_NEEDS, MOST_ROWS, page_view
+from lm_tools_bridge.page.overview_fragments import browser_name, page, parts
+from lm_tools_bridge.page.overview_view import MOST_ENDED, MOST_NEEDS, MOST_ROWS, page_view
 from support.http.html_elements import HOSTILE, Elements
 
 

@@ -11,8 +11,8 @@ from unittest.mock import create_autospec
 import aiohttp
 import pytest
 
-from lm_tools_bridge.page.project import fragments
-from lm_tools_bridge.page.project.questions import Projects
+from lm_tools_bridge.page import project_fragments as fragments
+from lm_tools_bridge.page.project_questions import Projects
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.project_command import ServerCommand
 from support.clients.page_client import opened, posted

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm_tools_bridge.machine.own_process import OpenFiles, open_files
-from lm_tools_bridge.page.drawing.charts import chart
-from lm_tools_bridge.page.drawing.html import facts, state, text
+from lm_tools_bridge.page.charts import chart
+from lm_tools_bridge.page.html import facts, state, text
 from lm_tools_bridge.text.quantities import latency, size
 from manager.admin.measures import EVERY_S, Moment
 from manager.status_reading.responses import objects

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lm_tools_bridge.page.overview.health import Health
-from lm_tools_bridge.page.overview.needs import Need, needs
+from lm_tools_bridge.page.health import Health
+from lm_tools_bridge.page.needs import Need, needs
 from manager.status_reading.responses import merged_workspaces, objects
 
 MOST_ROWS: Final = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lm_tools_bridge.page.project.selection import (
+from lm_tools_bridge.page.project_selection import (
     Project,
     ProjectView,
     Waiting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from lm_tools_bridge.page.drawing.html import text
+from lm_tools_bridge.page.html import text
 from manager.admin.measures import MOST_MOMENTS
 
 _STEP: Final = 2

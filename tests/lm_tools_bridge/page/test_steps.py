@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from lm_tools_bridge.page.drawing.html import steps
+from lm_tools_bridge.page.html import steps
 from manager.status_reading.source_problems import source_step
 
 HOSTILE = [

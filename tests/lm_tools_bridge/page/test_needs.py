@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lm_tools_bridge.page.overview.needs import needs
+from lm_tools_bridge.page.needs import needs
 from lm_tools_bridge.terminal.views import Tone
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.page.drawing.html import (
+from lm_tools_bridge.page.html import (
     Action,
     button,
     copyable,
@@ -18,7 +18,7 @@ from lm_tools_bridge.page.drawing.html import (
     table,
     text,
 )
-from lm_tools_bridge.page.project.selection import ProjectView, Waiting
+from lm_tools_bridge.page.project_selection import ProjectView, Waiting
 from lm_tools_bridge.protocol.internal.source_states import DOWN
 from manager.status_reading.responses import first_sentence
 from manager.status_reading.source_problems import source_step

@@ -1,1 +1,0 @@
-"""What buttons of the page do, and who may press them."""

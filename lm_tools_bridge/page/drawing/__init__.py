@@ -1,1 +1,0 @@
-"""Draws HTML and SVG, and escapes every value."""

@@ -1,1 +1,0 @@
-"""The first page: what needs a person, the manager and its health, projects, calls and clients."""

@@ -1,1 +1,0 @@
-"""A project's own page: its tools, sources and issues, and what waits for trust."""

@@ -38,7 +38,7 @@ _ACCESS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a button does: the name of an action, its label, and its members (`acting/actions.py`).
+    """What a button does: the name of an action, its label, and its members (`actions.py`).
 
     `about` completes the label for those who hear it and do not see the row.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_tools_bridge.protocol.trace_context import made
+from lm_tools_bridge.protocol.trace_context import make_traceparent
 from manager.answers.call_origin import make_trace_number
 
 
@@ -14,6 +14,6 @@ def test_numbers_are_random_and_fit_into_a_column() -> None:
 
 
 def test_contexts_differ_from_call_to_call() -> None:
-    contexts = {made(make_trace_number()) for _ in range(1000)}
+    contexts = {make_traceparent(make_trace_number()) for _ in range(1000)}
     halves = [{one[begin : begin + 16] for one in contexts} for begin in (3, 19)]
     assert [len(one) for one in (contexts, *halves)] == [1000, 1000, 1000]

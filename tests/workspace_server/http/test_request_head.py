@@ -7,7 +7,7 @@ import pytest
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.http_server.request_head import MAX_CACHED_HEADS, ReadHead, RefusedHead
 from lm_tools_bridge.protocol import headers
-from lm_tools_bridge.protocol.trace_context import made
+from lm_tools_bridge.protocol.trace_context import make_traceparent
 from workspace_server.http.request_head import (
     MAX_BODY,
     MAX_HEAD,
@@ -143,17 +143,17 @@ def test_what_can_never_become_a_head_is_seen_at_once() -> None:
 def test_a_trace_context_at_the_end_makes_no_other_head() -> None:
     known = heads()
     plain = read(raw("Content-Length: 12"), known)
-    heads_of = [raw("Content-Length: 12", f"traceparent: {made(n).decode()}") for n in (1, 2, 3)]
+    heads_of = [raw("Content-Length: 12", f"traceparent: {make_traceparent(n).decode()}") for n in (1, 2, 3)]
     traced = [read(one, known) for one in heads_of]
     assert all(one.head is plain.head for one in traced)
-    assert [trace_of(one) for one in heads_of] == [made(n).decode() for n in (1, 2, 3)]
+    assert [trace_of(one) for one in heads_of] == [make_traceparent(n).decode() for n in (1, 2, 3)]
     assert [one.length for one in traced] == [12, 12, 12]
     assert (trace_of(raw("Content-Length: 12")), traced[0].is_known) == ("", True)
     assert traced[1] is traced[2]  # as for heads that are equal
     assert "traceparent" not in plain.head.fields
 
 
-@pytest.mark.parametrize("value", ["00-1", made(1).decode() + "0", ""])
+@pytest.mark.parametrize("value", ["00-1", make_traceparent(1).decode() + "0", ""])
 def test_a_trace_context_of_another_length_is_an_ordinary_field(value: str) -> None:
     head = raw("Content-Length: 12", f"traceparent: {value}")
     assert (trace_of(head), read(head).head.fields["traceparent"]) == ("", value)
@@ -161,4 +161,4 @@ def test_a_trace_context_of_another_length_is_an_ordinary_field(value: str) -> N
 
 def test_a_head_with_a_trace_context_is_admitted_by_the_same_rules() -> None:
     lines = [line for line in LINES if headers.SECRET not in line]
-    assert refusal(raw("Content-Length: 2", f"traceparent: {made(1).decode()}", lines=lines)).status == 401
+    assert refusal(raw("Content-Length: 2", f"traceparent: {make_traceparent(1).decode()}", lines=lines)).status == 401

@@ -11,16 +11,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_MOST = {
-    "modules_per_10000_code_lines": 115.2,
-    "modules_below_40_lines": 130,
-    "single_use_modules_below_60_lines": 64,
-    "folders": 148,
+    "modules_per_10000_code_lines": 91.6,
+    "modules_below_40_lines": 57,
+    "single_use_modules_below_60_lines": 14,
+    "folders": 120,
     "deepest_path": 6,
-    "names_without_a_noun_percent": 1.0,
-    "functions_without_an_object": 228,
-    "limits_without_a_reason": 657,
+    "names_without_a_noun_percent": 0.60,
+    "functions_without_an_object": 186,
+    "limits_without_a_reason": 299,
 }
-AT_LEAST = {"comments_per_100_code_lines": 1.6}
+AT_LEAST = {"comments_per_100_code_lines": 1.97}
 """Who makes a figure better writes the new one here. The goals are in `scripts/house`."""
 
 

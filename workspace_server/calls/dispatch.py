@@ -100,11 +100,12 @@ class Calls:
         A call of a built-in tool does not wait for sources that list their tools for the first time, such as
         for the login shell that language servers may need: no other tool takes its name.
         """
-        snapshot = self.toolset.last.snapshot
-        if not snapshot.sources or snapshot.awaited:
-            view = await self.toolset.current(first_wait_s=0.0)
-            if (offered := view.get(name)) is not None and offered.source.kind == "builtin":
-                return view
+        last = self.toolset.last
+        if not last.snapshot.sources:
+            last = await self.toolset.current(first_wait_s=0.0)
+        # a server that hangs is awaited by each call, so only one view is made here
+        if (offered := last.get(name)) is not None and offered.source.kind == "builtin":
+            return await self.toolset.current(first_wait_s=0.0)
         return await self.toolset.current()
 
     def quickest_way(self, request: McpRequest, view: View) -> Way:

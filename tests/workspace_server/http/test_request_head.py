@@ -161,4 +161,7 @@ def test_a_trace_context_of_another_length_is_an_ordinary_field(value: str) -> N
 
 def test_a_head_with_a_trace_context_is_admitted_by_the_same_rules() -> None:
     lines = [line for line in LINES if headers.SECRET not in line]
-    assert refusal(raw("Content-Length: 2", f"traceparent: {make_traceparent(1).decode()}", lines=lines)).status == 401
+    assert (
+        refusal(raw("Content-Length: 2", f"traceparent: {make_traceparent(1).decode()}", lines=lines)).status
+        == 401
+    )

@@ -15,11 +15,11 @@ from lm_tools_bridge.machine.own_process import connections_within, session_fold
 
 
 @pytest.mark.parametrize(
-    ("limit", "wanted", "expected"),
+    ("limit", "connections", "expected"),
     [(None, 2048, 2048), (1_048_576, 2048, 2048), (1024, 2048, 298), (64, 2048, 10), (10, 2048, 8)],
 )
-def test_connections_leave_room_for_other_files(limit: int | None, wanted: int, expected: int) -> None:
-    assert connections_within(limit, wanted) == expected
+def test_connections_leave_room_for_other_files(limit: int | None, connections: int, expected: int) -> None:
+    assert connections_within(limit, connections) == expected
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limit of another process")
@@ -32,10 +32,10 @@ def test_the_limit_is_raised_and_children_get_the_former_one() -> None:
         "    print(resource.getrlimit(resource.RLIMIT_NOFILE), resource.prlimit(child.pid, resource.RLIMIT_NOFILE))\n"
         "    child.kill()\n"
     )
-    said = subprocess.run(
+    child = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )
-    assert said.stdout.strip() == "(100, 100) (64, 100)"
+    assert child.stdout.strip() == "(100, 100) (64, 100)"
 
 
 PROGRAM = """
@@ -54,14 +54,14 @@ for environment in (dict(os.environ), None):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is that of Linux")
 def test_values_are_erased_where_other_programs_could_read_them_and_kept_for_us() -> None:
-    given = {
+    variables = {
         "LMTB_SECRET_A": "hunter2",
         "OTHER": "stays",
         "LMTB_SECRET_EMPTY": "",
         "LMTB_SECRET_B": "x=hunter2",
     }
     command = [sys.executable, "-I", "-c", PROGRAM, str(Path(__file__).parents[3])]
-    done = subprocess.run(command, env=given, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
         "False",
         "True",
@@ -78,14 +78,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd makes t
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / str(os.geteuid())
-    made.mkdir()
-    return made
+    own_folder = tmp_path / str(os.geteuid())
+    own_folder.mkdir()
+    return own_folder
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_the_users_own_home_leads_to_the_folder(folder: Path, named: bool) -> None:
-    environ = {"HOME": pwd.getpwuid(os.geteuid()).pw_dir} if named else {}
+@pytest.mark.parametrize("has_home", [True, False])
+def test_the_users_own_home_leads_to_the_folder(folder: Path, has_home: bool) -> None:
+    environ = {"HOME": pwd.getpwuid(os.geteuid()).pw_dir} if has_home else {}
     assert session_folder(environ, folder.parent) == folder
     assert session_folder(environ, folder.parent / "none") is None
 

@@ -37,10 +37,14 @@ def complaint(config: Path, **flags: Any) -> str:
 
 
 def test_without_anything_the_defaults_hold(config: Path) -> None:
-    found = load(config)
-    assert found == Settings()
-    assert (found.http_port, found.session_limit, found.match_wait_s) == (47100, 10_000, 5)
-    assert (found.session_idle_s, found.session_unused_s, found.workspace_idle_s) == (18_000, 900, 900)
+    settings = load(config)
+    assert settings == Settings()
+    assert (settings.http_port, settings.session_limit, settings.match_wait_s) == (47100, 10_000, 5)
+    assert (settings.session_idle_s, settings.session_unused_s, settings.workspace_idle_s) == (
+        18_000,
+        900,
+        900,
+    )
 
 
 def test_each_origin_beats_the_one_before_it(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,8 +54,8 @@ def test_each_origin_beats_the_one_before_it(config: Path, monkeypatch: pytest.M
     monkeypatch.setenv("LMTB_HTTP_PORT", "1002")
     monkeypatch.setenv("LMTB_CALL_TIMEOUT_S", "2")
     assert load(config).http_port == 1002
-    found = load(config, http_port=1003)
-    assert (found.http_port, found.call_timeout_s, found.log_level) == (1003, 2.0, "debug")
+    settings = load(config, http_port=1003)
+    assert (settings.http_port, settings.call_timeout_s, settings.log_level) == (1003, 2.0, "debug")
 
 
 def test_a_flag_that_was_not_given_changes_nothing(config: Path) -> None:
@@ -92,37 +96,37 @@ def test_an_error_names_setting_and_origin(
     config.write_text(file)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    said = complaint(config, **flags)
-    assert said.startswith("http_port (")
-    assert origin in said
+    message = complaint(config, **flags)
+    assert message.startswith("http_port (")
+    assert origin in message
 
 
 def test_a_word_that_is_none_of_a_setting_is_told_with_its_line_and_the_nearest(config: Path) -> None:
     config.write_text("http_port = 1\nlog_level = 'inf'\n")
-    known = "must be one of debug, info, warning, error; did you mean info?"
-    assert complaint(config) == f"log_level ({config}, line 2): {known}"
+    problem = "must be one of debug, info, warning, error; did you mean info?"
+    assert complaint(config) == f"log_level ({config}, line 2): {problem}"
 
 
 def test_every_problem_is_named_at_once(config: Path) -> None:
     config.write_text("http_port = 70000\nlog_level = 'loud'\n")
-    said = complaint(config)
-    assert "http_port" in said
-    assert "log_level" in said
+    message = complaint(config)
+    assert "http_port" in message
+    assert "log_level" in message
 
 
 def test_an_unknown_name_in_the_file_is_refused(config: Path) -> None:
     config.write_text("htp_port = 1\n")
-    said = complaint(config)
-    assert "htp_port" in said
-    assert "did you mean http_port?" in said
-    assert "config.toml" in said
+    message = complaint(config)
+    assert "htp_port" in message
+    assert "did you mean http_port?" in message
+    assert "config.toml" in message
 
 
 def test_an_unknown_variable_is_refused(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LMTB_HTP_PORT", "1")
-    said = complaint(config)
-    assert "LMTB_HTP_PORT" in said
-    assert "did you mean LMTB_HTTP_PORT?" in said
+    message = complaint(config)
+    assert "LMTB_HTP_PORT" in message
+    assert "did you mean LMTB_HTTP_PORT?" in message
 
 
 @pytest.mark.parametrize("name", ["CONFIG_DIR", "STATE_DIR", "RUNTIME_DIR"])

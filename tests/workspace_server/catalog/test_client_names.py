@@ -31,7 +31,7 @@ def names_of(*tools: str, own: tuple[str, ...] = (), rules: NameRules = GROK) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "shown_names"),
     [
         ("memory__read_graph", "memory_read_graph"),
         ("memory____odd__name", "memory_odd_name"),
@@ -39,20 +39,20 @@ def names_of(*tools: str, own: tuple[str, ...] = (), rules: NameRules = GROK) ->
         ("a-b", "a-b"),
     ],
 )
-def test_names_have_the_separator_that_a_client_takes(name: str, shown: str) -> None:
+def test_names_have_the_separator_that_a_client_takes(name: str, shown_names: str) -> None:
     names = names_of(name)
-    assert names.shown_name(name) == shown
-    assert names.meant(shown) == names.meant(name) == [name]
+    assert names.shown_name(name) == shown_names
+    assert names.meant(shown_names) == names.meant(name) == [name]
     assert not names.issues
 
 
 def test_a_long_name_is_shortened_and_both_names_call_the_tool() -> None:
     names = names_of(LONG, "short__name", rules=GEMINI)
-    shown = names.shown_name(LONG)
-    assert len(shown) == 43
-    assert shown.startswith("github__create_pull_request_review")
+    shown_names = names.shown_name(LONG)
+    assert len(shown_names) == 43
+    assert shown_names.startswith("github__create_pull_request_review")
     assert names.shown_name(LONG) == names_of(LONG, rules=GEMINI).shown_name(LONG)
-    assert names.meant(shown) == names.meant(LONG) == [LONG]
+    assert names.meant(shown_names) == names.meant(LONG) == [LONG]
     assert names.shown_name("short__name") == "short__name"
 
 
@@ -113,8 +113,8 @@ def test_whatever_the_names_each_tool_has_its_own_and_no_other_is_called_by_it(r
         tools = sorted({part[:64] for part in parts})
         names = names_of(*tools, own=("lm_readFile", "a_b"), rules=rules)
         everything = {*tools, "lm_readFile", "a_b"}
-        shown = [names.shown_name(name) for name in everything]
-        assert len(set(shown)) == len(everything)
+        shown_names = [names.shown_name(name) for name in everything]
+        assert len(set(shown_names)) == len(everything)
         for name in everything:
             assert list(names.meant(names.shown_name(name))) == [name]
             assert name in names.meant(name)
@@ -132,7 +132,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "matches"),
     [
         ("git__git_statsu", ["git__git_status"]),
         ("git__status", ["git__git_status"]),
@@ -144,8 +144,8 @@ KNOWN = [
         ("CALCULATER", ["calculator"]),
     ],
 )
-def test_another_spelling_finds_the_tool(name: str, found: list[str]) -> None:
-    assert near_names(name, KNOWN) == found
+def test_another_spelling_finds_the_tool(name: str, matches: list[str]) -> None:
+    assert near_names(name, KNOWN) == matches
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_another_deed_is_not_suggested(name: str) -> None:
 
 
 def test_a_tool_of_another_namespace_is_suggested_only_by_its_own_name() -> None:
-    without = [one for one in KNOWN if one[1] != "read_graph"]
+    without = [tool_name for tool_name in KNOWN if tool_name[1] != "read_graph"]
     assert near_names("unset__read_graph", KNOWN) == ["memory__read_graph"]
     assert near_names("unset__read_graph", without) == []
 

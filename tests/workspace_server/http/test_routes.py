@@ -70,8 +70,8 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
             sent.pop(name, None)
             if value is not None:
                 sent[name] = value.format(port=port)
-        found, answer = await refused(served, "POST", "/mcp", data=json.dumps(CALL), headers=sent)
-        assert (found, answer["error"]["code"]) == (status, -32600)
+        answered_status, answer = await refused(served, "POST", "/mcp", data=json.dumps(CALL), headers=sent)
+        assert (answered_status, answer["error"]["code"]) == (status, -32600)
         assert source.calls == []
 
 
@@ -206,8 +206,8 @@ async def test_broken_or_contradicting_message_runs_no_tool(
     async with serving([source]) as served:
         sent = {key: value for key, value in {**headers_of(CALL), **changed}.items() if value is not None}
         data = json.dumps(CALL) if body is None else body
-        found, answer = await refused(served, "POST", "/mcp", data=data, headers=sent)
-        assert (found, answer["error"]["code"]) == (status, code)
+        answered_status, answer = await refused(served, "POST", "/mcp", data=data, headers=sent)
+        assert (answered_status, answer["error"]["code"]) == (status, code)
         assert ("; send one JSON-RPC message" in answer["error"]["message"]) == (code == -32700)
         assert source.calls == []
 
@@ -406,17 +406,17 @@ async def send(served: Serving, body: bytes, *, name: str = "calculator", **more
 @contextmanager
 def answered_again() -> Iterator[list[bool]]:
     """Whether an answer was found, for each call that was known."""
-    found: list[bool] = []
+    repeats: list[bool] = []
     own = Methods.answer_repeated
 
     def noted(self: Methods, *args: Any) -> Any:
         answer = own(self, *args)
-        found.append(answer is not None)
+        repeats.append(answer is not None)
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Methods, "answer_repeated", noted)
-        yield found
+        yield repeats
 
 
 async def warm(served: Serving, body: bytes | None = None, *, name: str = "calculator", **more: str) -> None:
@@ -432,25 +432,25 @@ async def calculators(folder: Path, count: int = 1, **configured: Any) -> AsyncI
     configuration = Configuration(**configured)
     gate = CallGate(Approvals(RequestStates("w")), RateLimiter())
     sources = [BuiltinSource(Workspace.of(folder)) for _ in range(count)]
-    made = [serving([one], configuration=configuration, gate=gate) for one in sources]
-    served = [await one.__aenter__() for one in made]
+    contexts = [serving([source], configuration=configuration, gate=gate) for source in sources]
+    served = [await source.__aenter__() for source in contexts]
     try:
         await warm(served[0])
-        for one in served[1:]:
-            await one.caller.result(names.TOOLS_LIST)
+        for source in served[1:]:
+            await source.caller.result(names.TOOLS_LIST)
         yield served
     finally:
-        for each in made:
+        for each in contexts:
             await each.__aexit__(None, None, None)
 
 
 async def test_a_call_is_known_whose_head_came_before(tmp_path: Path) -> None:
     async with calculators(tmp_path) as (served,):
-        with answered_again() as found:
-            _, _, said = await send(served, call("77", '{"expression":"2 * 3"}'))
-    assert found == [True]
-    assert said.startswith(b'{"jsonrpc":"2.0","id":77,"result":{')
-    assert json.loads(said)["result"]["structuredContent"] == {"value": 6}
+        with answered_again() as repeats:
+            _, _, body_of_answer = await send(served, call("77", '{"expression":"2 * 3"}'))
+    assert repeats == [True]
+    assert body_of_answer.startswith(b'{"jsonrpc":"2.0","id":77,"result":{')
+    assert json.loads(body_of_answer)["result"]["structuredContent"] == {"value": 6}
 
 
 KNOWN = {
@@ -508,9 +508,9 @@ async def test_bodies_with_a_known_head_get_the_answers_of_a_fresh_server(
 ) -> None:
     async with calculators(tmp_path, 2) as (warmed, new):
         assert await send(warmed, body) == await send(new, body)
-        with answered_again() as found:
+        with answered_again() as repeats:
             assert await send(warmed, call("5")) == await send(new, call("5"))
-        assert found == [True]
+        assert repeats == [True]
 
 
 @pytest.mark.parametrize("name", ["progressToken", "claudecode/toolUseId"])
@@ -520,17 +520,17 @@ async def test_calls_that_are_marked_anew_each_time_are_known(tmp_path: Path, na
 
     async with calculators(tmp_path, 2) as (warmed, new):
         await send(warmed, marked(1))
-        with answered_again() as found:
+        with answered_again() as repeats:
             assert await send(warmed, marked(2)) == await send(new, marked(2))
-        assert found == [True]
+        assert repeats == [True]
 
 
 async def test_heads_that_never_come_again_leave_nothing(tmp_path: Path) -> None:
     async with calculators(tmp_path) as (served,):
-        with answered_again() as found:
+        with answered_again() as repeats:
             for number in range(3):
                 await send(served, call(), traceparent=f"00-{number}")
-    assert found == []
+    assert repeats == []
 
 
 async def test_of_calls_that_always_differ_only_a_few_are_learned(
@@ -543,9 +543,9 @@ async def test_of_calls_that_always_differ_only_a_few_are_learned(
             for number in range(LEARN_EVERY):
                 await send(served, call(meta=f'{PLAIN[:-1]},"new":{number}}}'))
         assert len(learned) == MAX_PATTERNS  # one of them is that of the sum, one comes in its time
-        with answered_again() as found:
+        with answered_again() as repeats:
             await send(served, call())
-    assert found == [True]
+    assert repeats == [True]
 
 
 # -- what may change between two calls ----------------------------------------------------------------------
@@ -553,13 +553,13 @@ async def test_of_calls_that_always_differ_only_a_few_are_learned(
 
 async def test_a_server_that_stops_refuses_calls_it_knows(tmp_path: Path) -> None:
     async with calculators(tmp_path, 2) as both:
-        for one in both:
-            one.life.stop("it is time")
-        with answered_again() as found:
-            first, second = [await send(one, call("3")) for one in both]
+        for server in both:
+            server.life.stop("it is time")
+        with answered_again() as repeats:
+            first, second = [await send(server, call("3")) for server in both]
     assert first == second
     assert first[0] == 503
-    assert found == []
+    assert repeats == []
 
 
 def scripted(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource:
@@ -583,13 +583,13 @@ async def test_a_tool_that_is_no_longer_there_is_not_called() -> None:
         body = call(name="a", arguments="{}")
         await warm(served, body, name="a")
         source.tools = (tool("b"),)
-        with answered_again() as found:
-            _, _, said = await send(served, body, name="a")
-            assert json.loads(said)["error"]["code"] == -32602
+        with answered_again() as repeats:
+            _, _, body_of_answer = await send(served, body, name="a")
+            assert json.loads(body_of_answer)["error"]["code"] == -32602
             source.tools = (tool("a"), tool("b"))
             for _ in range(3):
                 assert b'"isError":false' in (await send(served, body, name="a"))[2]
-        assert found == [False, False, False, True]
+        assert repeats == [False, False, False, True]
 
 
 async def test_another_schema_counts_from_the_next_call_on() -> None:
@@ -598,8 +598,8 @@ async def test_another_schema_counts_from_the_next_call_on() -> None:
         body = call(name="a", arguments="{}")
         await warm(served, body, name="a")
         source.tools = (tool("a", {"type": "object", "required": ["x"]}),)
-        _, _, said = await send(served, body, name="a")
-        assert json.loads(said)["result"]["isError"] is True
+        _, _, body_of_answer = await send(served, body, name="a")
+        assert json.loads(body_of_answer)["result"]["isError"] is True
 
 
 OUTCOMES: dict[str, CallOutcome | Exception] = {
@@ -625,9 +625,9 @@ async def test_whatever_a_tool_gives_is_answered_as_ever(outcome: CallOutcome | 
     ):
         await warm(warmed, body, name="a")
         await new.caller.result(names.TOOLS_LIST)
-        with answered_again() as found:
+        with answered_again() as repeats:
             assert await send(warmed, body, name="a") == await send(new, body, name="a")
-    assert found == [True]
+    assert repeats == [True]
 
 
 async def test_mirrored_headers_are_compared_with_every_repeated_call() -> None:
@@ -638,9 +638,9 @@ async def test_mirrored_headers_are_compared_with_every_repeated_call() -> None:
     async with serving([source]) as served:
         more = {"Mcp-Param-X": "one"}
         await warm(served, call(name="a", arguments='{"x":"one"}'), name="a", **more)
-        with answered_again() as found:
+        with answered_again() as repeats:
             status, _, _ = await send(served, call(name="a", arguments='{"x":"two"}'), name="a", **more)
-    assert (status, found) == (400, [])
+    assert (status, repeats) == (400, [])
 
 
 async def test_defaults_of_the_user_are_filled_in(tmp_path: Path) -> None:
@@ -652,16 +652,16 @@ async def test_defaults_of_the_user_are_filled_in(tmp_path: Path) -> None:
     async with serving([source], configuration=configuration) as served:
         body = call(name="a", arguments="{}")
         await warm(served, body, name="a")
-        with answered_again() as found:
+        with answered_again() as repeats:
             assert b"mine" in (await send(served, body, name="a"))[2]
-    assert found == [True]
+    assert repeats == [True]
 
 
 async def test_calls_that_leave_a_trace_are_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     async with calculators(tmp_path, debug="simple") as (served,):
-        with answered_again() as found:
+        with answered_again() as repeats:
             await send(served, call("9"))
-    assert found == []
+    assert repeats == []
     assert capfd.readouterr().err.count('"tool_call"') == 4
 
 
@@ -669,13 +669,13 @@ async def test_what_has_to_be_asked_about_is_never_known(tmp_path: Path) -> None
     """Neither is what is denied."""
     for decision in ("ask", "deny"):
         async with calculators(tmp_path, approvals={"calculator": decision}) as (served,):
-            with answered_again() as found:
+            with answered_again() as repeats:
                 await send(served, call("9"))
-        assert found == []
+        assert repeats == []
 
 
 async def test_a_head_that_names_another_tool_is_another_head(tmp_path: Path) -> None:
     async with calculators(tmp_path) as (served,):
-        status, _, said = await send(served, call(), name="datetime")
+        status, _, body_of_answer = await send(served, call(), name="datetime")
     assert status == 400
-    assert headers.NAME.encode() in said
+    assert headers.NAME.encode() in body_of_answer

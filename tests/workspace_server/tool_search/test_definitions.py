@@ -34,11 +34,11 @@ class Days:
 
 
 async def test_a_client_keeps_what_it_needed_once() -> None:
-    kept = KeptMetaTools()
-    assert not await kept.keeps("claude-code", is_needed=False)
-    assert await kept.keeps("claude-code", is_needed=True)
-    assert await kept.keeps("claude-code", is_needed=False)
-    assert not await kept.keeps("opencode", is_needed=False)
+    kept_tools = KeptMetaTools()
+    assert not await kept_tools.keeps("claude-code", is_needed=False)
+    assert await kept_tools.keeps("claude-code", is_needed=True)
+    assert await kept_tools.keeps("claude-code", is_needed=False)
+    assert not await kept_tools.keeps("opencode", is_needed=False)
 
 
 async def test_it_is_remembered_by_the_next_process_for_some_days(tmp_path: Path) -> None:
@@ -52,27 +52,27 @@ async def test_it_is_remembered_by_the_next_process_for_some_days(tmp_path: Path
 
 async def test_a_need_is_saved_once_an_hour(tmp_path: Path) -> None:
     clock, file = Days(), tmp_path / "ws.json"
-    kept = KeptMetaTools(file, clock)
-    await kept.keeps("a", is_needed=True)
+    kept_tools = KeptMetaTools(file, clock)
+    await kept_tools.keeps("a", is_needed=True)
     written = file.stat().st_mtime_ns
     clock.now += SAVE_S - 1
-    await kept.keeps("a", is_needed=True)
+    await kept_tools.keeps("a", is_needed=True)
     assert file.stat().st_mtime_ns == written
     clock.now += 2
-    await kept.keeps("a", is_needed=True)
+    await kept_tools.keeps("a", is_needed=True)
     assert json.loads(file.read_bytes()) == {"a": clock.now}
 
 
 async def test_names_of_clients_are_limited_in_number_and_length(tmp_path: Path) -> None:
     clock, file = Days(), tmp_path / "ws.json"
-    kept = KeptMetaTools(file, clock)
+    kept_tools = KeptMetaTools(file, clock)
     for number in range(MAX_CLIENTS + 3):
         clock.now += 1
-        await kept.keeps(f"{number}-{'x' * 5_000}", is_needed=True)
+        await kept_tools.keeps(f"{number}-{'x' * 5_000}", is_needed=True)
     saved = json.loads(file.read_bytes())
     assert len(saved) == MAX_CLIENTS
     assert max(map(len, saved)) == 100
-    assert not await kept.keeps("0-" + "x" * 5_000, is_needed=False), "the oldest is forgotten"
+    assert not await kept_tools.keeps("0-" + "x" * 5_000, is_needed=False), "the oldest is forgotten"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"a":"b"}', b"\xff", b'{"\xff":1}'])
@@ -80,16 +80,16 @@ async def test_a_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> 
     file = tmp_path / "ws.json"
     file.write_bytes(content)
     file.chmod(0o600)
-    kept = KeptMetaTools(file)
-    assert not await kept.keeps("a", is_needed=False)
-    assert await kept.keeps("a", is_needed=True)
+    kept_tools = KeptMetaTools(file)
+    assert not await kept_tools.keeps("a", is_needed=False)
+    assert await kept_tools.keeps("a", is_needed=True)
 
 
 async def test_a_folder_that_cannot_be_made_costs_only_the_memory(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    kept = KeptMetaTools(tmp_path / "taken" / "ws.json")
-    assert await kept.keeps("a", is_needed=True)
-    assert await kept.keeps("a", is_needed=False)
+    kept_tools = KeptMetaTools(tmp_path / "taken" / "ws.json")
+    assert await kept_tools.keeps("a", is_needed=True)
+    assert await kept_tools.keeps("a", is_needed=False)
 
 
 def unwrapped(text: str) -> tuple[str, str] | Problem:
@@ -106,7 +106,7 @@ def where(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "arguments"),
+    ("members", "arguments"),
     [
         ('"arguments": {"a" : 1.10, "b":1e2, "a\\u0062":12345678901234567890123}', '{"a" : 1.10, "b":1e2, "a\\u0062":12345678901234567890123}'),
         ('"parameters": {"a":1}', '{"a":1}'),
@@ -118,25 +118,25 @@ def where(text: str) -> str:
         ('"other": 1', "{}"),
     ],
 )  # fmt: skip
-def test_arguments_keep_their_bytes(given: str, arguments: str) -> None:
-    assert unwrapped(f'{{"name":"x",{given}}}') == ("x", arguments)
+def test_arguments_keep_their_bytes(members: str, arguments: str) -> None:
+    assert unwrapped(f'{{"name":"x",{members}}}') == ("x", arguments)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "members",
     ['"not json"', "[1]", "5", "true", '""', '"[1]"', '"null"', '"{\\"a\\":1} x"', '"{\\"a\\":}"', '"{\\"a\\":\\"\\\\ud800\\"}"',
      '"{\\"a\\":' + "[" * 100_000 + "]" * 100_000 + '}"'],
 )  # fmt: skip
-def test_arguments_that_are_no_object_are_refused(given: str) -> None:
-    assert where(f'{{"name":"x","arguments":{given}}}') == "/arguments"
-    assert where(f'{{"name":"x","parameters":{given}}}') == "/parameters"
+def test_arguments_that_are_no_object_are_refused(members: str) -> None:
+    assert where(f'{{"name":"x","arguments":{members}}}') == "/arguments"
+    assert where(f'{{"name":"x","parameters":{members}}}') == "/parameters"
 
 
 @pytest.mark.parametrize(
-    "given", ["{}", '{"name":""}', '{"name":" \\n"}', '{"name":null}', '{"arguments":[1]}']
+    "members", ["{}", '{"name":""}', '{"name":" \\n"}', '{"name":null}', '{"arguments":[1]}']
 )
-def test_a_missing_name_is_asked_for(given: str) -> None:
-    problem = unwrapped(given)
+def test_a_missing_name_is_asked_for(members: str) -> None:
+    problem = unwrapped(members)
     assert isinstance(problem, MissingName)
     result = problem_result(problem)
     assert result.is_error

@@ -30,17 +30,17 @@ def scope_of(tmp_path: Path, pattern: str) -> Scope:
     write_tree(tmp_path / "proj", {f"{folder}/{name}.txt": "" for folder in "abc" for name in range(7)})
     workspace = workspace_of(tmp_path / "proj")
     folder = workspace.folders[0]
-    wanted = SegmentFilter(query_filters(pattern, workspace, "/query")[folder])
-    return Scope(Tree.open(workspace, folder, {}), Listing(), wanted)
+    segment_filter = SegmentFilter(query_filters(pattern, workspace, "/query")[folder])
+    return Scope(Tree.open(workspace, folder, {}), Listing(), segment_filter)
 
 
 async def all_batches(scope: Scope) -> list[Batch]:
-    found = []
+    every_batch = []
     each = Batches(scope)
     while batch := await each.next():
-        found.append(batch)
+        every_batch.append(batch)
     each.close()
-    return found
+    return every_batch
 
 
 async def test_batches_grow_and_have_all_files_in_order(
@@ -48,9 +48,9 @@ async def test_batches_grow_and_have_all_files_in_order(
 ) -> None:
     monkeypatch.setattr(batches, "FIRST", 2)
     monkeypatch.setattr(batches, "GROWTH", 5)
-    found = await all_batches(scope)
-    assert [len(batch) for batch in found] == [7, 14]
-    names = [name for batch in found for name in batch.files()]
+    every_batch = await all_batches(scope)
+    assert [len(batch) for batch in every_batch] == [7, 14]
+    names = [name for batch in every_batch for name in batch.files()]
     assert names == [f"{folder}/{name}.txt" for folder in "abc" for name in range(7)]
 
 
@@ -58,9 +58,9 @@ async def test_a_batch_fits_into_the_arguments_of_a_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "most_bytes", lambda: 60)
-    found = await all_batches(scope_of(tmp_path, "[0-5].txt"))
-    assert max(len(batch.arguments()) for batch in found) == 4
-    arguments = [argument for batch in found for argument in batch.arguments()]
+    every_batch = await all_batches(scope_of(tmp_path, "[0-5].txt"))
+    assert max(len(batch.arguments()) for batch in every_batch) == 4
+    arguments = [argument for batch in every_batch for argument in batch.arguments()]
     assert arguments == [f"{folder}/{name}.txt" for folder in "abc" for name in range(6)]
 
 
@@ -100,8 +100,8 @@ def test_a_directory_with_links_is_not_given_whole(tmp_path: Path) -> None:
 def given(root: Path) -> list[str]:
     """What a program is told to search for all files."""
     workspace = workspace_of(root)
-    wanted = SegmentFilter(query_filters("", workspace, "/query")[workspace.folders[0]])
-    scope = Scope(Tree.open(workspace, workspace.folders[0], {}), Listing(), wanted)
+    segment_filter = SegmentFilter(query_filters("", workspace, "/query")[workspace.folders[0]])
+    scope = Scope(Tree.open(workspace, workspace.folders[0], {}), Listing(), segment_filter)
     batch = Batch()
     for part in scope.files(lambda: False):
         batch.add(part)
@@ -120,9 +120,9 @@ FILES = {"a/x.txt": "needle\n", "b/c/y.txt": "needle\n", "b/z.md": "needle\n"}
 
 def tree_of(root: Path, pattern: str = "", *, done: int = 0) -> WholeTree:
     workspace = workspace_of(root)
-    wanted = SegmentFilter(query_filters(pattern, workspace, "/query")[workspace.folders[0]])
+    segment_filter = SegmentFilter(query_filters(pattern, workspace, "/query")[workspace.folders[0]])
     segments = Listing().segments(Tree.open(workspace, workspace.folders[0], {}), lambda: False)
-    return WholeTree(segments, wanted, done=done, is_done=lambda path: path == "a/x.txt")
+    return WholeTree(segments, segment_filter, done=done, is_done=lambda path: path == "a/x.txt")
 
 
 def test_ripgrep_is_told_what_is_hidden_and_where_links_lead(tmp_path: Path) -> None:
@@ -186,14 +186,14 @@ async def test_a_hidden_name_hides_no_other(name: str, tmp_path: Path) -> None:
     write_tree(tmp_path, {f"{place}{each}": "needle\n" for place in ("", "d/") for each in (*others, name)})
     text = f"/{'/'.join(others)}/"
     segments = [Segment(base, text, len(others), False, (name,)) for base in ("", "d/")]
-    wanted = SegmentFilter(
+    segment_filter = SegmentFilter(
         query_filters("", workspace_of(tmp_path), "/query")[workspace_of(tmp_path).folders[0]]
     )
-    tree = WholeTree(segments, wanted, done=0, is_done=lambda path: False)
-    found: Findings[Line] = Findings()
+    tree = WholeTree(segments, segment_filter, done=0, is_done=lambda path: False)
+    every_batch: Findings[Line] = Findings()
     assert RIPGREP is not None
-    assert await ripgrep.find_lines_of_tree(RIPGREP, tmp_path, NEEDLE, tree, limit=99, found=found)
-    assert [line.relative for line in found.items] == [
+    assert await ripgrep.find_lines_of_tree(RIPGREP, tmp_path, NEEDLE, tree, limit=99, found=every_batch)
+    assert [line.relative for line in every_batch.items] == [
         f"{base}{each}" for base in ("", "d/") for each in others
     ]
 
@@ -212,9 +212,9 @@ async def test_what_the_first_batch_leaves_is_searched_by_one_walk(
 
     monkeypatch.setattr(ripgrep, "run", noted)
     settings = settings_of("rg", tmp_path)
-    found = await find_text(workspace_of(tmp_path / "proj"), NEEDLE, Where("", ""), 99, settings)
-    assert (found.total, found.exact) == (23, True)
-    assert [match.path.name for match in found.items] == ["x.txt", "z.md", "y.txt", *["x"] * 20]
+    every_batch = await find_text(workspace_of(tmp_path / "proj"), NEEDLE, Where("", ""), 99, settings)
+    assert (every_batch.total, every_batch.exact) == (23, True)
+    assert [match.path.name for match in every_batch.items] == ["x.txt", "z.md", "y.txt", *["x"] * 20]
     assert [command[-1] for command in commands] == ["a/", "./"]
 
 
@@ -228,5 +228,5 @@ async def test_a_walk_that_fails_is_replaced_by_the_matcher_in_python(
     rg.write_text(f'#!/bin/sh\ncase "$*" in *--ignore-file*) exit 2;; esac\nexec {RIPGREP} "$@"\n')
     rg.chmod(0o700)
     settings = replace(settings_of("rg", tmp_path), ripgrep=str(rg))
-    found = await find_text(workspace_of(tmp_path / "proj"), NEEDLE, Where("", ""), 99, settings)
-    assert [match.path.name for match in found.items] == ["x.txt", "z.md", "y.txt"]
+    every_batch = await find_text(workspace_of(tmp_path / "proj"), NEEDLE, Where("", ""), 99, settings)
+    assert [match.path.name for match in every_batch.items] == ["x.txt", "z.md", "y.txt"]

@@ -1,4 +1,4 @@
-"""Sends comments on silent event streams, with one timer for all of them."""
+"""Says after which silence a client hears something, and sends comments on silent event streams then."""
 
 from __future__ import annotations
 

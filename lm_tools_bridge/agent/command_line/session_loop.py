@@ -1,4 +1,4 @@
-"""Runs a session: one input after the other, each as a task that Ctrl-C cancels."""
+"""Runs a session: one input after the other, each as a task that can be cancelled."""
 
 from __future__ import annotations
 

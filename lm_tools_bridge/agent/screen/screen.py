@@ -1,4 +1,4 @@
-"""Defines what a session needs of a screen: interaction, Ctrl-C, the line above the prompt, and boxes."""
+"""Defines what a session needs of a screen, and counts Ctrl-C: a second one within two seconds leaves."""
 
 from __future__ import annotations
 

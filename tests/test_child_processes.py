@@ -93,7 +93,7 @@ STARTS: Final = {
     "workspace_server/sources/builtin/search/process.py": Start(
         "the system's", "Options in arguments and in names of files"
     ),
-    "lm_tools_bridge/code_intelligence/kinds/version.py": Start(
+    "lm_tools_bridge/code_intelligence/languages_command.py": Start(
         "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
     ),
     "workspace_server/fork_server.py": _OURS,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +17,6 @@ import click
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import ROLES, AvailableKinds, available_kinds
 from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate
 from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
-from lm_tools_bridge.code_intelligence.kinds.version import version_of
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.settings import CodeSettings
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
@@ -26,6 +27,63 @@ from workspace_server.config.load import ConfigurationLoader
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.trust.store import TrustStore
+
+TIME_S: Final = 5.0
+"""A program prints its version at once; only those that start a Java machine take a second or two."""
+_MAX_OUTPUT: Final = 10_000
+"""Bytes: the version stands in the first lines."""
+_VERSION: Final = re.compile(rb"\d+\.\d+[\w.+-]*")
+_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gopls": ("version",),
+    "go-vet": ("version",),
+    **dict.fromkeys(
+        (
+            "cargo-check",
+            "clangd",
+            "eslint-check",
+            "mypy",
+            "pyrefly",
+            "ruff",
+            "rust-analyzer",
+            "tsc",
+            "ty",
+            "typescript",
+            "typescript-language-server",
+            "vtsls",
+            "zls",
+        ),
+        ("--version",),
+    ),
+}
+"""Others would start as a server, and wait for a client."""
+
+
+def version_of(name: str, program: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """The version of a kind's program; None if it does not say within five seconds.
+
+    Args:
+        name: the kind's.
+        program: the beginning of its command line. It must be allowed to run.
+        environ: its environment.
+    """
+    arguments = _ARGUMENTS.get(name)
+    if arguments is None:
+        return None
+    try:
+        ended = subprocess.run(
+            [*program, *arguments],
+            capture_output=True,
+            check=False,
+            cwd="/",  # in the project, rustup would choose the toolchain that the project names
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            timeout=TIME_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = _VERSION.search(ended.stdout[:_MAX_OUTPUT])
+    return None if version is None else version[0].decode("ascii", "replace")[:40]
+
 
 _STATES: Final = {"untrusted": "pending_trust"}
 """The words of `lmtb servers` for the same."""

@@ -40,7 +40,7 @@ _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tree/tree_scan.py": "digests",
     f"{_LANGUAGES}sync/project_definition.py": "whether it is valid JSON",
     f"{_LANGUAGES}kinds/project_languages.py": "which tools are configured",
-    f"{_LANGUAGES}kinds/real_programs.py": "versions",
+    f"{_LANGUAGES}kinds/programs.py": "versions",
     f"{_LANGUAGES}outline/grammars.py": "queries of installed packages",
     f"{_LANGUAGES}outline/language_server.py": "the process of a language server, whose words are checked",
     f"{_LANGUAGES}outline/project_symbols.py": "the process of a language server, whose words are checked",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
-from lm_tools_bridge.code_intelligence.tools.symbols import spans
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Place
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire import positions
 from workspace_server.results import clean_text
 from workspace_server.tool import ToolResult
 
@@ -153,7 +153,7 @@ def _word(value: object) -> str:
 
 def place_text(place: Place, workplace: Workplace) -> str:
     """A place as in texts: `path#line`, or `path#first-last` for several lines."""
-    return f"{workplace.shown_path(place.path)}#{spans.lines(place.span)}"
+    return f"{workplace.shown_path(place.path)}#{positions.lines(place.span)}"
 
 
 def preview(place: Place) -> str | None:
@@ -171,6 +171,6 @@ def location(place: Place, workplace: Workplace) -> dict[str, Any]:
     return {
         "absolutePath": absolute,
         "workspacePath": in_workspace,
-        **spans.members(place.span),
+        **positions.members(place.span),
         **({} if line is None else {"preview": line}),
     }

@@ -11,12 +11,10 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate, CandidateFinder
 from lm_tools_bridge.code_intelligence.kinds.configured import ConfiguredKind, Setup, configured_kinds
 from lm_tools_bridge.code_intelligence.kinds.programs import Program
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
 from lm_tools_bridge.code_intelligence.kinds.project_languages import Project, ProjectLanguages
-from lm_tools_bridge.code_intelligence.kinds.table import KINDS, chosen_by, groups
+from lm_tools_bridge.code_intelligence.kinds.table import KINDS, OUTLINE, chosen_by, groups
 from lm_tools_bridge.code_intelligence.outline.grammars import installed
-from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
-from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.server import RunnableProgram, Unavailable
 from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance, relevance_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from lm_tools_bridge.code_intelligence.kinds.configured import Setup
 from lm_tools_bridge.code_intelligence.kinds.programs import Program, ProgramFinder
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
+from lm_tools_bridge.code_intelligence.server import RunnableProgram
 from lm_tools_bridge.code_intelligence.settings import TRUST_PREFIX, LanguageServerEntry
 from workspace_server.trust.command_files import CommandFileReader
 from workspace_server.trust.item import TrustItem, hashed

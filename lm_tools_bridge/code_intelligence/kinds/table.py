@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,8 +10,17 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.kinds import checkers, python
 from lm_tools_bridge.code_intelligence.kinds import compiled_languages as compiled
 from lm_tools_bridge.code_intelligence.kinds import scripts_and_formats as scripts
-from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
+from lm_tools_bridge.code_intelligence.outline.grammars import LANGUAGES
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
+
+OUTLINE: Final = ServerSpecification(
+    name="tree-sitter",
+    languages=LANGUAGES,
+    commands=((sys.executable, "-I", "-m", "lm_tools_bridge.code_intelligence.outline"),),
+    roles=frozenset({"symbols"}),
+    runs_nothing_of_the_project="it is a part of this product, and parses texts",
+    limits="found by syntax alone, without a language server: no types, and no references",
+)
 
 
 @dataclass(frozen=True, slots=True)

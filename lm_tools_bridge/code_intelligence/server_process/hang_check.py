@@ -1,15 +1,46 @@
-"""Notices a language server that hangs: it answers neither a request nor a ping, and computes nothing."""
+"""Notices a language server that hangs: it answers neither a request nor a ping, and computes nothing.
+
+What a process and everything that it started use of memory and of the processor is measured here too.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut, ServerGone
 from lm_tools_bridge.code_intelligence.server_process.launch import Timeouts
-from lm_tools_bridge.code_intelligence.server_process.process_use import processor_time
 from lm_tools_bridge.code_intelligence.wire.connection import Connection
+
+if TYPE_CHECKING:
+    import psutil
+
+
+def memory_use(pid: int) -> int | None:
+    """Resident bytes of a process and its descendants; None if it is gone. Blocks for some milliseconds."""
+    sizes = _each(pid, lambda process: float(process.memory_info().rss))
+    return int(sum(sizes)) if sizes else None
+
+
+def processor_time(pid: int) -> float:
+    """Processor seconds that a process and its living descendants used. Blocks for some milliseconds."""
+    return sum(_each(pid, lambda process: sum(process.cpu_times()[:2])))
+
+
+def _each(pid: int, measure: Callable[[psutil.Process], float]) -> list[float]:
+    """What is measured of each; those that have ended meanwhile are left out."""
+    import psutil  # most workspaces start no language server
+
+    measures: list[float] = []
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for member in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                measures.append(measure(member))
+    return measures
+
 
 PING: Final = "$/lmToolsBridge/ping"
 """Servers do not know it: LSP demands an error as the answer, which is a sign of life like any other."""

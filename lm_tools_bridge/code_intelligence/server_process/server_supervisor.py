@@ -11,8 +11,8 @@ from typing import Final, Literal
 from lm_tools_bridge.backoff import backoff
 from lm_tools_bridge.code_intelligence.peer import MakeSync
 from lm_tools_bridge.code_intelligence.server import ServerGone, ServerStatus
+from lm_tools_bridge.code_intelligence.server_process.hang_check import memory_use
 from lm_tools_bridge.code_intelligence.server_process.launch import USUAL, Launch, Timeouts
-from lm_tools_bridge.code_intelligence.server_process.process_use import memory_use
 from lm_tools_bridge.code_intelligence.server_process.running_server import RunningServer
 from workspace_server import log
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import Kinds, RunnableProgram
 from lm_tools_bridge.code_intelligence.server import (
+    Kinds,
     LanguageServer,
     RequestFailed,
     RequestTimedOut,
+    RunnableProgram,
     ServerGone,
     ServerOutdated,
     ServerStatus,

@@ -12,11 +12,15 @@ from lm_tools_bridge.code_intelligence.diagnostics.file_diagnostics import Diagn
 from lm_tools_bridge.code_intelligence.diagnostics.project_diagnostics import DiagnosticsOfProject
 from lm_tools_bridge.code_intelligence.diagnostics.publications import Publications
 from lm_tools_bridge.code_intelligence.freshness import Freshness, worst
+from lm_tools_bridge.code_intelligence.library_folders import InstalledLibraries
 from lm_tools_bridge.code_intelligence.peer import MakeSync, Peer
 from lm_tools_bridge.code_intelligence.server import DiagnosticsAnswer, ReportProgress
-from lm_tools_bridge.code_intelligence.sync.change_notice import ChangeNotice, WatchedFilesNotice
-from lm_tools_bridge.code_intelligence.sync.installed_libraries import InstalledLibraries
-from lm_tools_bridge.code_intelligence.sync.open_documents_notice import REREAD_S, OpenDocumentsNotice
+from lm_tools_bridge.code_intelligence.sync.change_notice import (
+    REREAD_S,
+    ChangeNotice,
+    OpenDocumentsNotice,
+    WatchedFilesNotice,
+)
 from lm_tools_bridge.code_intelligence.sync.project_definition import ProjectDefinition
 from lm_tools_bridge.code_intelligence.sync.readiness import Readiness
 from lm_tools_bridge.code_intelligence.tree.documents import Document, OpenDocuments, is_source

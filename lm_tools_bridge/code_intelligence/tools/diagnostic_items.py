@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import FileDiagnostics, PositionEncoding
 from lm_tools_bridge.code_intelligence.tools.definitions import SEVERITIES
-from lm_tools_bridge.code_intelligence.tools.symbols import spans
 from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD, Texts
+from lm_tools_bridge.code_intelligence.wire import positions
 from lm_tools_bridge.code_intelligence.wire.positions import Span, span_from_server
 
 MAX_PREVIEW_LINES: Final = 10
@@ -38,12 +38,12 @@ class Diagnostic:
     @property
     def order(self) -> tuple[Any, ...]:
         """Errors come first, then paths and lines."""
-        return (self.severity, self.path.as_posix(), spans.order(self.span), self.message)
+        return (self.severity, self.path.as_posix(), positions.order(self.span), self.message)
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """What two servers say alike of the same text is one diagnostic, whatever each calls it."""
-        return (self.path, self.severity, spans.order(self.span), self.message.casefold())
+        return (self.path, self.severity, positions.order(self.span), self.message.casefold())
 
     def structured(self) -> dict[str, Any]:
         """As in `structuredContent`."""
@@ -52,14 +52,14 @@ class Diagnostic:
             "message": self.message,
             "source": self.source,
             "code": self.code,
-            **spans.members(self.span),
+            **positions.members(self.span),
             "tags": list(self.tags),
             **self._preview(),
         }
 
     def text(self) -> str:
         """As one line of the text."""
-        head = f"[{SEVERITIES[self.severity]}] {spans.text(self.span)}"
+        head = f"[{SEVERITIES[self.severity]}] {positions.text(self.span)}"
         head += f" source={self.source}" if self.source is not None else ""
         head += f" code={self.code}" if self.code is not None else ""
         return f"{head} {self.message}"

@@ -1,17 +1,23 @@
-"""The tools `lm_references` and `lm_implementations`: where a symbol is used, or implemented."""
+"""The tools `lm_references` and `lm_implementations`: where a symbol is used, or implemented.
+
+Without `tsconfig.json` or `jsconfig.json`, TypeScript's servers know the files that are open, and what these
+import. So the files with the symbol's name are opened, and the server is asked again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools import asking, listing
-from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting
+from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting, Work
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
-from lm_tools_bridge.code_intelligence.tools.symbols import uses
+from lm_tools_bridge.code_intelligence.tools.project_files import where, without_libraries
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     Location,
     locations_of,
@@ -23,7 +29,46 @@ from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from workspace_server.call_context import CallContext
+from workspace_server.sources.builtin.search.engine import find_text
+from workspace_server.sources.builtin.search.query import EngineUnavailable, TextQuery
 from workspace_server.tool import ToolResult
+
+MAX_GIVEN: Final = 150
+"""So many files are opened: fewer than may be open at a time."""
+_MAX_LINES: Final = 5000
+"""Lines with the name: enough to name more files than may be opened."""
+
+T = TypeVar("T")
+
+
+async def ask(workplace: Workplace, target: Target, work: Work[T], waiting: Waiting) -> Part[T]:
+    """As `asking.ask`, of the target's server, once it knows the files with the target's name."""
+    part = await asking.ask(target.server, work, waiting)
+    kind = target.server.specification
+    if not kind.joins_open_files or part.freshness.reason != kind.without_project_files or not target.name:
+        return part
+    await _give_files_with(workplace, target.server, target.name)
+    return await asking.ask(target.server, work, waiting)
+
+
+async def _give_files_with(workplace: Workplace, server: LanguageServer, name: str) -> None:
+    query = TextQuery(re.escape(name), regex=True, case_sensitive=True)
+    try:
+        matches = await find_text(
+            workplace.workspace,
+            query,
+            where(server.specification),
+            _MAX_LINES,
+            workplace.searches.settings(),
+        )
+    except EngineUnavailable:
+        return
+    paths = dict.fromkeys(match.path for match in matches.items)
+    own = await asyncio.to_thread(without_libraries, workplace.workspace, paths)
+    for path in own[:MAX_GIVEN]:
+        with suppress(OSError):
+            await server.open(path)
+
 
 DEFAULT_LIMIT: Final = 100
 """With five lines each; `total` counts all uses, whatever the page has."""
@@ -54,7 +99,7 @@ async def call(
     async def work(server: LanguageServer) -> Any:
         return await ask_by_all_names(server, server.request, target.path, method, params)
 
-    part = await uses.ask(workplace, target, work, waiting)
+    part = await ask(workplace, target, work, waiting)
     locations = await own_locations(workplace, part.value)
     page = locations[listing.page(arguments, DEFAULT_LIMIT)]
     return await workplace.run(

@@ -59,7 +59,7 @@ def test_what_waits_for_trust_is_not_asked_for_its_version(home: Home) -> None:
 def test_a_program_that_does_not_tell_its_version_delays_nothing(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lm_tools_bridge.code_intelligence.kinds.version.TIME_S", 0.2)
+    monkeypatch.setattr("lm_tools_bridge.code_intelligence.languages_command.TIME_S", 0.2)
     home.write("a.py", "")
     home.program("ty").write_text("#!/bin/sh\nexec sleep 30\n")
     found = server(home, "ty")

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import LanguageServer
+from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.asking import Waiting
 from lm_tools_bridge.code_intelligence.tools.editing import edit_results
 from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposal
 from lm_tools_bridge.code_intelligence.tools.references import target_members
-from lm_tools_bridge.code_intelligence.tools.symbols import uses
 from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from workspace_server.call_context import CallContext
@@ -58,7 +58,7 @@ async def call(
     async def work(server: LanguageServer) -> Any:
         return await server.request(_METHOD, {**target.params, "newName": new}) or {}
 
-    part = await uses.ask(workplace, target, work, waiting)
+    part = await references.ask(workplace, target, work, waiting)
     if part.value is None:
         raise ToolError(
             f"it cannot be renamed: {part.freshness.text()}. No file was changed",

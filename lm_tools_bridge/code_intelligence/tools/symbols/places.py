@@ -11,9 +11,9 @@ import msgspec
 
 from lm_tools_bridge.code_intelligence.server import PositionEncoding
 from lm_tools_bridge.code_intelligence.tools.asking import list_of
-from lm_tools_bridge.code_intelligence.tools.symbols import spans
 from lm_tools_bridge.code_intelligence.tools.texts import Texts, cut
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire import positions
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import Span, order_of, span_from_server
 
@@ -31,7 +31,7 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def order(self) -> tuple[Any, ...]:
         """Sort key: by path and position."""
-        return (self.path.as_posix(), *spans.order(self.span))
+        return (self.path.as_posix(), *positions.order(self.span))
 
     def structured(self, workplace: Workplace, around: int = AROUND) -> dict[str, Any]:
         """As in `structuredContent`; the preview begins at `previewStartLine`."""
@@ -40,7 +40,7 @@ class Place(msgspec.Struct, frozen=True):
         return {
             "absolutePath": absolute,
             "workspacePath": in_workspace,
-            **spans.members(self.span),
+            **positions.members(self.span),
             "preview": "\n".join(lines),
             "previewStartLine": first,
         }

@@ -14,11 +14,11 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.server import LanguageServer, PositionEncoding
 from lm_tools_bridge.code_intelligence.tools.asking import list_of
 from lm_tools_bridge.code_intelligence.tools.schemas import SYMBOL_KINDS
-from lm_tools_bridge.code_intelligence.tools.symbols import spans
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, place_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import path_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire import positions
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import Position, Span, span_from_server
 from workspace_server.files.file_gate import OUTSIDE
@@ -158,7 +158,7 @@ def _at_name(span: Span, name: str, lines: Sequence[str]) -> Span:
     start = span.start.column - 1
     if line.startswith(name, start) or (at := line.find(name, start)) < 0:
         return span
-    return spans.on_line(span.start.line, at + 1, len(name))
+    return positions.on_line(span.start.line, at + 1, len(name))
 
 
 def found_path(raw: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.kinds.programs import Program, ProgramFinder
-from lm_tools_bridge.code_intelligence.kinds.real_programs import is_typescript_7, real_command
+from lm_tools_bridge.code_intelligence.kinds.programs import (
+    Program,
+    ProgramFinder,
+    is_typescript_7,
+    real_command,
+)
 from support.projects.language_project import LanguageProject, npm_tool
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
-from lm_tools_bridge.code_intelligence.kinds.table import KINDS
-from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
-from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.kinds.table import KINDS, OUTLINE
+from lm_tools_bridge.code_intelligence.server import RunnableProgram, Unavailable
 from lm_tools_bridge.code_intelligence.specification import Role
 from support.projects.canary_project import TRIED
 from support.projects.language_project import LanguageProject

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import AvailableKinds
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
-from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.server import RunnableProgram, Unavailable
 from support.projects.language_project import LanguageProject, npm_tool
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lm_tools_bridge.code_intelligence.outline.kind import OUTLINE
+from lm_tools_bridge.code_intelligence.kinds.table import OUTLINE
 
 
 def run(given: bytes) -> subprocess.CompletedProcess[bytes]:

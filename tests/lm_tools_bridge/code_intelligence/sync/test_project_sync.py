@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.code_intelligence.diagnostics.publications import Publications
-from lm_tools_bridge.code_intelligence.sync.open_documents_notice import OpenDocumentsNotice
+from lm_tools_bridge.code_intelligence.sync.change_notice import OpenDocumentsNotice
 from lm_tools_bridge.code_intelligence.tree.documents import OpenDocuments
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
 from lm_tools_bridge.code_intelligence.tree.tree_changes import Changes, Snapshot

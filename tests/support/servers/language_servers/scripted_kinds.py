@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lm_tools_bridge.code_intelligence.kinds.project_kinds import RunnableProgram
-from lm_tools_bridge.code_intelligence.server import Unavailable
+from lm_tools_bridge.code_intelligence.server import RunnableProgram, Unavailable
 from lm_tools_bridge.code_intelligence.server_process.server_supervisor import Limits, ServerSupervisor
 from lm_tools_bridge.code_intelligence.session.pool import PoolContext, ServerPool
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lm_tools_bridge.code_intelligence.late_servers import LateServers
+from lm_tools_bridge.code_intelligence.workspace_part import LateServers
 from support.servers.language_servers.in_memory import InMemoryServer, InMemoryServers, kind
 
 
@@ -36,7 +36,7 @@ async def test_many_first_questions_make_it_once() -> None:
 def test_the_source_loads_nothing_that_runs_servers(tmp_path: Path) -> None:
     program = (
         "import sys, lm_tools_bridge.code_intelligence.source\n"
-        "import lm_tools_bridge.code_intelligence.late_servers\n"
+        "import lm_tools_bridge.code_intelligence.workspace_part\n"
         "print(*[one for one in sys.modules if '.code_intelligence.' in one])"
     )
     run = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
@@ -47,6 +47,7 @@ def test_the_source_loads_nothing_that_runs_servers(tmp_path: Path) -> None:
         "freshness",
         "specification",
         "tools",
-        "late_servers",
+        "settings",
+        "workspace_part",
         "library_folders",
     }

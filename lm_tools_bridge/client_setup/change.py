@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from lm_tools_bridge.client_setup.editing import jsonc_edit, toml_edit, yaml_servers
 from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
-from lm_tools_bridge.client_setup.entry_upgrade import Entry, address_of, flat, upgraded
+from lm_tools_bridge.client_setup.entries import Entry, address_of, flat, upgraded
 from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
 
 ENTRY_NAME: Final = "lm-tools-bridge"

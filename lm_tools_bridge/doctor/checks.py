@@ -318,14 +318,14 @@ def _systemd(_: Situation) -> Iterator[Finding]:
 def _clients(situation: Situation) -> Iterator[Finding]:
     """What configured clients would see; nothing without the part of this program that configures them."""
     if has_feature("client_setup"):
-        from lm_tools_bridge.client_setup.checks.client_checks import clients
+        from lm_tools_bridge.client_setup.client_checks import clients
 
         yield from clients(situation)
 
 
 def _client_servers(situation: Situation) -> Iterator[Finding]:
     if has_feature("client_setup"):
-        from lm_tools_bridge.client_setup.checks.started_servers import client_servers
+        from lm_tools_bridge.client_setup.configuration_checks import client_servers
 
         yield from client_servers(situation)
 

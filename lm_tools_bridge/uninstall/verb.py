@@ -26,7 +26,7 @@ from manager.configuration.paths import Paths
 from manager.features import has_feature
 
 if TYPE_CHECKING:
-    from lm_tools_bridge.client_setup.removed_entries import ClientEntries
+    from lm_tools_bridge.client_setup.workbench import ClientEntries
 
 _SECRETS_S: Final = 60.0
 
@@ -83,7 +83,7 @@ def _client_entries(paths: Paths) -> ClientEntries | None:
     """The entries in files of clients; None without the part of this program that writes them."""
     if not has_feature("client_setup"):
         return None
-    from lm_tools_bridge.client_setup.removed_entries import ClientEntries
+    from lm_tools_bridge.client_setup.workbench import ClientEntries
 
     return ClientEntries.found(paths, Path.home())
 

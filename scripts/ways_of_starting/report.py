@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from lm_tools_bridge.client_setup.clients import client_named
-from lm_tools_bridge.client_setup.entries import Endpoint
-from lm_tools_bridge.client_setup.entry_upgrade import address_of
+from lm_tools_bridge.client_setup.entries import Endpoint, address_of
 from scripts.ways_of_starting.measuring import Cell
 from support.clients.agent_table import AGENTS
 from support.clients.ways.entries import ENTRIES

@@ -1,18 +1,30 @@
-"""Moves servers between files: changes all files or none, and takes that back. Blocks.
+"""Moves servers between files for `lmtb adopt`: changes all files or none, and takes that back. Blocks.
 
-`project_files.py` and `user_files.py` say which files.
+The files are those of one project, or those of the user for all projects. In a project, a link on the way to
+a file is refused: the project would else decide about files of its user, such as the `workspace.toml` that
+needs no trust.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
-from lm_tools_bridge.client_setup.adoption.decision import Adoption, decide
-from lm_tools_bridge.client_setup.adoption.project_file_formats import ServersFile
-from lm_tools_bridge.client_setup.change import Change
+from lm_tools_bridge.client_setup.adoption.decision import WORKSPACE_FILE, Adoption, decide
+from lm_tools_bridge.client_setup.adoption.file_formats import (
+    PROJECT_FILES,
+    USER_FORMATS,
+    ServersFile,
+    UserFormat,
+    with_private_address,
+)
+from lm_tools_bridge.client_setup.change import Change, FileFormat, decoded, value_at
+from lm_tools_bridge.client_setup.clients import CLIENTS, Client, Machine
 from lm_tools_bridge.client_setup.editing import file_access, undo_records
 from lm_tools_bridge.client_setup.editing.file_access import FileState
 from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
@@ -227,3 +239,102 @@ def _restored(now: FileState, planned: Planned, folders: Sequence[Path]) -> list
             "changed_meanwhile", f"{now.path} was changed by another program meanwhile", "try again"
         )
     return _write_planned(Planned(now, planned.state.content, tuple(folders)))
+
+
+@dataclass(frozen=True)
+class ProjectFiles(AdoptionFiles):
+    """The files of the project in the folder `root`."""
+
+    root: Path
+    state_dir: Path
+    target: str = WORKSPACE_FILE
+
+    @property
+    def files(self) -> Sequence[ServersFile]:
+        """The files of clients in a project."""
+        return PROJECT_FILES
+
+    @property
+    def _name(self) -> str:
+        return "project-" + hashlib.sha256(os.fsencode(self.root)).hexdigest()[:32]
+
+    def started_by_clients(self) -> dict[ServersFile, list[str]]:
+        """The servers that clients start themselves, of those that can move; none if a file is refused."""
+        planned = self.plan()
+        names: dict[ServersFile, list[str]] = {}
+        for server in () if isinstance(planned, Refusal) else planned.adoption.moved:
+            if server.is_started:
+                names.setdefault(server.file, []).append(server.name)
+        return names
+
+    def _read(self, path: str) -> FileState | Refusal:
+        return file_access.read(self.root / path, is_linkable=False)
+
+
+@dataclass(frozen=True)
+class UserFiles(AdoptionFiles):
+    """The files of the user of a machine; all paths are absolute."""
+
+    machine: Machine
+    state_dir: Path
+    target: str
+
+    @property
+    def root(self) -> Path:  # type: ignore[override]  # read-only, which the base does not say
+        """The home folder, which only messages name."""
+        return self.machine.home
+
+    @cached_property
+    def files(self) -> Sequence[ServersFile]:
+        """The files of the user's clients, and their sections."""
+        return _list_user_files(self.machine)
+
+    def _read(self, path: str) -> FileState | Refusal:
+        """The file. The `workspace.toml` becomes readable by its user only: secrets move to it."""
+        state = super()._read(path)
+        if path != self.target or isinstance(state, Refusal):
+            return state
+        return replace(state, mode=state.mode & 0o700)
+
+    @property
+    def _name(self) -> str:
+        return "user-servers"
+
+
+def _read_content(path: Path) -> bytes | None:
+    state = file_access.read(path)
+    return state.content if isinstance(state, FileState) else None
+
+
+def _list_user_files(machine: Machine) -> Sequence[ServersFile]:
+    """Where the user's clients have servers: their files, and sections of these for single projects."""
+    clients = {client.id: client for client in CLIENTS}
+    files: list[ServersFile] = []
+    for user_format in USER_FORMATS:
+        client = clients[user_format.client]
+        for file in client.candidates(machine):
+            files.append(_file(client, user_format, file))
+            if user_format.has_sections:
+                sections = _projects(client, _read_content(file))
+                files += [_file(client, user_format, file, project) for project in sections]
+    return tuple(files)
+
+
+def _file(client: Client, form: UserFormat, file: Path, project: str | None = None) -> ServersFile:
+    return ServersFile(
+        str(file), client.form.container, client.title, form.bare, form.tilde, form.falls_back,
+        dialect=client.form.dialect,
+        sections=() if project is None else ("projects", project),
+        restated=partial(with_private_address, form.restated),
+        project=project,
+    )  # fmt: skip
+
+
+def _projects(client: Client, content: bytes | None) -> Iterator[str]:
+    """The folders for which a file has a section with servers; none if it cannot be read."""
+    text = decoded(content or b"", "")
+    form = FileFormat("projects", client.form.dialect)
+    sections = {} if isinstance(text, Refusal) else value_at(text, form, ("projects",))
+    for folder, section in sections.items() if isinstance(sections, dict) else ():
+        if isinstance(section, dict) and section.get(client.form.container):
+            yield folder

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lm_tools_bridge.client_setup.adoption.file_formats import PROJECT_FILES, ServersFile
 from lm_tools_bridge.client_setup.adoption.project_entry import TomlEntry, Untranslatable, translate
-from lm_tools_bridge.client_setup.adoption.project_file_formats import PROJECT_FILES, ServersFile
 from lm_tools_bridge.client_setup.change import BOM, Change, decoded, refused, value_at
 from lm_tools_bridge.client_setup.editing import jsonc_edit, jsonc_parser, toml_edit
 from lm_tools_bridge.client_setup.editing.jsonc_parser import Node

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from lm_tools_bridge.client_setup.adoption.project_file_formats import (
+from lm_tools_bridge.client_setup.adoption.file_formats import (
     ServersFile,
     StaysError,
     changed_meaning,

@@ -1,25 +1,86 @@
-"""Shows planned changes of clients' files, asks, carries them out, and says what to do next."""
+"""Shows clients and planned changes of their files, asks, carries them out, and says what to do next."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from lm_tools_bridge.client_setup.change import Unchanged
+from lm_tools_bridge.client_setup.change import ENTRY_NAME, Unchanged
 from lm_tools_bridge.client_setup.cli.context import running_port
-from lm_tools_bridge.client_setup.cli.presentation import refusal_json
 from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer, needs_manager
 from lm_tools_bridge.client_setup.clients import Client
+from lm_tools_bridge.client_setup.entries import Entry
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.client_setup.workbench import ClientFiles, Planned
+from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview, Planned
 from lm_tools_bridge.terminal.command_line import Failure, confirm, print_json, say
-from lm_tools_bridge.terminal.views import Note, Tone
+from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.output.file_changes import diff_lines, short, show_diff
 from manager.cli.output.manager_access import user_paths
+
+_CONFIGURED: Final = {"current": "yes", "missing": "no", "outdated": "outdated", "not_ours": "other"}
+_COLUMNS: Final = (
+    Column("CLIENT", Kind.NAME),
+    Column("FOUND", Kind.STATE),
+    Column("ENTRY", Kind.STATE),
+    Column("FILE", Kind.FOLDER),
+)
+
+
+def configured(overview: Overview) -> str:
+    """The word for whether a client is configured."""
+    return "unknown" if overview.state is None else _CONFIGURED[overview.state]
+
+
+def as_json(client: Client, overview: Overview) -> dict[str, Any]:
+    """A client for programs."""
+    refusal = overview.refusal
+    return {
+        "client": client.id,
+        "title": client.title,
+        "installed": overview.installed,
+        "configured": configured(overview),
+        "file": str(overview.file),
+        "problem": None if refusal is None else refusal_json(refusal),
+        "undo": overview.can_undo,
+    }
+
+
+def refusal_json(refusal: Refusal) -> dict[str, Any]:
+    """A refusal for programs."""
+    return {
+        "reason": refusal.reason,
+        "message": refusal.message,
+        "nextStep": refusal.next_step,
+        "line": refusal.line,
+    }
+
+
+def client_table(rows: list[tuple[Client, Overview]]) -> Table:
+    """The table of clients."""
+    cells = [
+        (client.id, "yes" if overview.installed else "no", configured(overview), short(overview.file))
+        for client, overview in rows
+    ]
+    return Table(_COLUMNS, cells)
+
+
+def entry_text(client: Client, entry: Entry) -> str:
+    """An entry as it stands in the client's file."""
+    if client.form.is_yaml:
+        from lm_tools_bridge.client_setup.editing.yaml_servers import text_of
+
+        return text_of(client.form.container, ENTRY_NAME, entry)
+    if client.form.dialect is None:
+        from lm_tools_bridge.client_setup.editing.toml_edit import with_table
+
+        return str(with_table("", client.form.path, entry)).rstrip()
+    return json.dumps({client.form.container: {ENTRY_NAME: entry}}, indent=2, ensure_ascii=False)
+
 
 Verb = Literal["add", "update", "remove", "undo"]
 Plan = Callable[[Client], Planned | Unchanged | Refusal]
@@ -100,7 +161,7 @@ class Changes:
         rows = {client.id: row for client, row in pairs if row["result"] in {"done", "unchanged"}}
         if not rows or running_port() != self._files.endpoint.port:
             return
-        from lm_tools_bridge.client_setup.checks import client_checks  # the other verbs do not need it
+        from lm_tools_bridge.client_setup import client_checks
         from manager.cli.output.findings import Situation, shown
 
         situation = Situation.of(user_paths())

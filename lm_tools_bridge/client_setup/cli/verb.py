@@ -11,13 +11,12 @@ import click
 
 from lm_tools_bridge.client_setup import entries
 from lm_tools_bridge.client_setup.change import ENTRY_NAME
-from lm_tools_bridge.client_setup.cli.changes import Changes
+from lm_tools_bridge.client_setup.cli.changes import Changes, client_table, configured, entry_text
+from lm_tools_bridge.client_setup.cli.changes import as_json as overview_json
 from lm_tools_bridge.client_setup.cli.context import client_files, named
-from lm_tools_bridge.client_setup.cli.presentation import as_json as overview_json
-from lm_tools_bridge.client_setup.cli.presentation import client_table, configured, entry_text
 from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client
-from lm_tools_bridge.client_setup.entry_upgrade import Entry, upgraded
+from lm_tools_bridge.client_setup.entries import Entry, upgraded
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview
 from lm_tools_bridge.terminal.command_line import Command, Failure, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Note, Tone

@@ -16,8 +16,7 @@ import pytest
 
 from lm_tools_bridge.agent.manager_client.transport import Transport, Undelivered
 from lm_tools_bridge.agent.tool_service.client import ToolClient
-from lm_tools_bridge.client_setup.checks.introductions import INTRODUCTIONS
-from lm_tools_bridge.client_setup.checks.played_client import PlayedClient, Unanswered
+from lm_tools_bridge.client_setup.played_client import INTRODUCTIONS, PlayedClient, Unanswered
 from lm_tools_bridge.machine import proved_server
 from lm_tools_bridge.machine.peer_uid import SocketOwner
 from lm_tools_bridge.machine.proved_connector import ProvedConnector

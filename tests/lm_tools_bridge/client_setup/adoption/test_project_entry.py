@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from lm_tools_bridge.client_setup.adoption.file_formats import PROJECT_FILES
 from lm_tools_bridge.client_setup.adoption.project_entry import (
     TomlEntry,
     Untranslatable,
     leads_to_manager,
     translate,
 )
-from lm_tools_bridge.client_setup.adoption.project_file_formats import PROJECT_FILES
 from manager.routing.client_profiles import PROFILES
 from workspace_server.config.formats.mcp_json import FORMATS
 

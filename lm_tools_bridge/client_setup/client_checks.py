@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from lm_tools_bridge.client_setup.adoption.adoption_files import AdoptionFiles
+from lm_tools_bridge.client_setup.adoption.adoption_files import AdoptionFiles, ProjectFiles, UserFiles
 from lm_tools_bridge.client_setup.adoption.decision import USER_FILE
-from lm_tools_bridge.client_setup.adoption.project_files import ProjectFiles
-from lm_tools_bridge.client_setup.adoption.user_files import UserFiles
-from lm_tools_bridge.client_setup.checks.configuration_checks import (
+from lm_tools_bridge.client_setup.cli.context import program, user_machine
+from lm_tools_bridge.client_setup.clients import CLIENTS, Client
+from lm_tools_bridge.client_setup.configuration_checks import (
     Judged,
     Problem,
     leads_to,
@@ -24,19 +24,25 @@ from lm_tools_bridge.client_setup.checks.configuration_checks import (
     problems_of_files,
     program_of,
 )
-from lm_tools_bridge.client_setup.checks.introductions import INTRODUCTIONS
-from lm_tools_bridge.client_setup.checks.played_client import PlayedClient, TooLate, Unanswered
-from lm_tools_bridge.client_setup.checks.seen_tools import Place, Tools, late, summary, too_late, twice
-from lm_tools_bridge.client_setup.cli.context import program, user_machine
-from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.configured_entries import (
     ClientConfiguration,
     Configured,
     configuration_of,
+    uses_servers,
 )
-from lm_tools_bridge.client_setup.entries import Endpoint
-from lm_tools_bridge.client_setup.entry_upgrade import Entry
-from lm_tools_bridge.client_setup.folder_trust import uses_servers
+from lm_tools_bridge.client_setup.entries import Endpoint, Entry
+from lm_tools_bridge.client_setup.played_client import (
+    INTRODUCTIONS,
+    Place,
+    PlayedClient,
+    TooLate,
+    Tools,
+    Unanswered,
+    late,
+    summary,
+    too_late,
+    twice,
+)
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.protocol.internal.client_traits import namespace_of
 from lm_tools_bridge.terminal.command_line import Failure

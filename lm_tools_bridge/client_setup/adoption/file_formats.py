@@ -1,29 +1,116 @@
-"""Describes the files of users whose servers a client starts itself, and restates their entries. Pure.
+"""Describes files whose servers a client starts itself, and what their entries mean. Pure.
 
-Each client has its own names for the same things. An entry is restated with the keys and variables of
-`.mcp.json`, for which `project_entry.py` knows what `workspace.toml` has.
+Each client has its own names for the same things. An entry of a user's file is restated with the keys and
+variables of `.mcp.json`, for which `project_entry.py` knows what `workspace.toml` has. The rules for
+placeholders are in `workspace_server/config/formats/variables.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from lm_tools_bridge.client_setup.adoption.project_file_formats import ServersFile, StaysError
-from lm_tools_bridge.client_setup.change import FileFormat, decoded, value_at
-from lm_tools_bridge.client_setup.clients import CLIENTS, Client, Machine
-from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.client_setup.change import FileFormat
+from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
+
+_RELAXED: Final = Dialect(comments=True, trailing_commas=True)
+_ONLY_EDITORS: Final = re.compile(r"\$\{(?:input|command|config|extensionInstallFolder):[^}]*\}?")
+_BARE_VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
+_SHARED_NAMES: Final = frozenset(
+    {"workspaceFolder", "workspaceFolderBasename", "userHome", "cwd", "pathSeparator"}
+)
+_NO_TEXT: Final = re.compile("[\x00\x7f\ud800-\udfff]")
+
+
+class StaysError(Exception):
+    """An entry stays in its file; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServersFile:
+    """An object with servers in a file of a client, which starts them itself.
+
+    Attributes:
+        path: where it is in the project; absolute for a file of the user.
+        member: the name of the object with the servers.
+        client: the client's name.
+        bare: whether `${X}` is a variable there, as in `workspace.toml`.
+        tilde: whether a leading `~` is the home folder there, as in `workspace.toml`.
+        falls_back: whether the type `http` allows the older HTTP+SSE, too.
+        dialect: how the file is written; None for TOML.
+        sections: the names that lead to the object, before `member`.
+        restated: writes an entry of the file with the keys and variables of `.mcp.json`. Raises
+            `StaysError` if that has nothing for a part of it.
+        project: the only folder in which the client uses these servers; None for all.
+    """
+
+    path: str
+    member: str
+    client: str
+    bare: bool
+    tilde: bool
+    falls_back: bool
+    dialect: Dialect | None = _RELAXED
+    sections: tuple[str, ...] = ()
+    restated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    project: str | None = None
+
+    @property
+    def container(self) -> tuple[str, ...]:
+        """The names that lead to the object with the servers."""
+        return (*self.sections, self.member)
+
+    @property
+    def form(self) -> FileFormat:
+        """How the file is written."""
+        return FileFormat(self.member, self.dialect)
+
+
+PROJECT_FILES: Final = (
+    ServersFile(".mcp.json", "mcpServers", "Claude Code", bare=True, tilde=False, falls_back=False),
+    ServersFile(".vscode/mcp.json", "servers", "VS Code", bare=False, tilde=True, falls_back=True),
+    ServersFile(".cursor/mcp.json", "mcpServers", "Cursor", bare=False, tilde=True, falls_back=True),
+)
+"""In the workspace server's order of precedence."""
+
+
+def changed_meaning(table: Mapping[str, Any], file: ServersFile) -> str | None:
+    """Why a string of an entry would mean something else in `workspace.toml`; None if all mean the same."""
+    for text in _strings(table):
+        if _NO_TEXT.search(text):
+            return "it has a character that workspace.toml cannot hold"
+    for text in _strings({key: value for key, value in table.items() if key != "namespace"}):
+        editors = _ONLY_EDITORS.search(text)
+        if editors is not None:
+            return f"only {file.client} has a value for {editors[0]}"
+        bare = [match[0] for match in _BARE_VARIABLE.finditer(text) if match[0][2:-1] not in _SHARED_NAMES]
+        if bare and not file.bare:
+            return f"{bare[0]} means something else in workspace.toml"
+    paths = (*table.get("command", ()), table.get("cwd", ""), table.get("env_file", ""))
+    if not file.tilde and any(match == "~" or match.startswith("~/") for match in paths):
+        return "~ means something else in workspace.toml"
+    return None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+
 
 Entry = Mapping[str, Any]
 _GEMINI: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _OPENCODE: Final = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-_BY_ID: Final = {client.id: client for client in CLIENTS}
 _OPEN: Final = ("localhost", "127.0.0.1", "::1", "")
 _PRIVATE_NAMES: Final = (".local", ".lan", ".internal", ".home.arpa")
 _OURS: Final = re.compile(r"\$\{")
@@ -99,7 +186,7 @@ def _opencode(entry: Entry) -> Entry:
     return expanded
 
 
-def _reachable(restated: Callable[[Entry], Entry], entry: Entry) -> Entry:
+def with_private_address(restated: Callable[[Entry], Entry], entry: Entry) -> Entry:
     """The restated entry; in `workspace.toml`, an address of a private network has to be allowed."""
     table = restated(entry)
     is_private = isinstance(table.get("url"), str) and _is_private(table["url"])
@@ -154,36 +241,3 @@ USER_FORMATS: Final = (
     UserFormat("cursor", bare=False, tilde=True, falls_back=True),
 )
 """In the order in which the first of two equal servers is taken."""
-
-
-def user_files(machine: Machine, contents: Callable[[Path], bytes | None]) -> Sequence[ServersFile]:
-    """Where the user's clients have servers: their files, and sections of these for single projects."""
-    files: list[ServersFile] = []
-    for user_format in USER_FORMATS:
-        client = _BY_ID[user_format.client]
-        for file in client.candidates(machine):
-            files.append(_file(client, user_format, file))
-            if user_format.has_sections:
-                sections = _projects(client, contents(file))
-                files += [_file(client, user_format, file, project) for project in sections]
-    return tuple(files)
-
-
-def _file(client: Client, form: UserFormat, file: Path, project: str | None = None) -> ServersFile:
-    return ServersFile(
-        str(file), client.form.container, client.title, form.bare, form.tilde, form.falls_back,
-        dialect=client.form.dialect,
-        sections=() if project is None else ("projects", project),
-        restated=partial(_reachable, form.restated),
-        project=project,
-    )  # fmt: skip
-
-
-def _projects(client: Client, content: bytes | None) -> Iterator[str]:
-    """The folders for which a file has a section with servers; none if it cannot be read."""
-    text = decoded(content or b"", "")
-    form = FileFormat("projects", client.form.dialect)
-    sections = {} if isinstance(text, Refusal) else value_at(text, form, ("projects",))
-    for folder, section in sections.items() if isinstance(sections, dict) else ():
-        if isinstance(section, dict) and section.get(client.form.container):
-            yield folder

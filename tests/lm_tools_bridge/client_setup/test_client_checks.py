@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from lm_tools_bridge.client_setup.change import ENTRY_NAME
-from lm_tools_bridge.client_setup.checks.introductions import INTRODUCTIONS
 from lm_tools_bridge.client_setup.clients import CLIENTS, client_named
+from lm_tools_bridge.client_setup.played_client import INTRODUCTIONS
 from manager.cli.verbs import cli
 from manager.configuration.paths import Paths
 from manager.routing.client_profiles import OTHER, profile_of
@@ -335,7 +335,7 @@ def test_a_server_that_starts_late_is_told(
     add: Any, found_by_client: Any, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # longer than Claude Code and Codex wait, also on a busy machine, and far shorter than Gemini CLI does
-    monkeypatch.setattr("lm_tools_bridge.client_setup.checks.client_checks.PATIENCE_S", 4)
+    monkeypatch.setattr("lm_tools_bridge.client_setup.client_checks.PATIENCE_S", 4)
     trusted(project, "slow", "sleep", "60")
     for name in ("codex", "claude-code", "gemini-cli"):
         add(name)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.client_setup.checks.played_client import Seen
-from lm_tools_bridge.client_setup.checks.seen_tools import Place, Tools, summary
 from lm_tools_bridge.client_setup.clients import Machine
+from lm_tools_bridge.client_setup.played_client import Place, Seen, Tools, summary
 
 PLACE = Place(Machine({}, Path("/home/me"), "linux"), Path("/p"), Path("/p"))
 TOOLS = Tools(

@@ -8,8 +8,7 @@ import pytest
 
 from lm_tools_bridge.client_setup.change import state_of
 from lm_tools_bridge.client_setup.clients import CLIENTS, client_named
-from lm_tools_bridge.client_setup.entries import Endpoint
-from lm_tools_bridge.client_setup.entry_upgrade import upgraded
+from lm_tools_bridge.client_setup.entries import Endpoint, upgraded
 
 HERE = "http://127.0.0.1:48123/mcp"
 CODEX = {"command": "/opt/lmtb", "args": ["connect"], "required": True, "startup_timeout_sec": 45}

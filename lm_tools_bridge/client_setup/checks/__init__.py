@@ -1,1 +1,0 @@
-"""Checks what configured clients would see: plays each one against the running manager."""

@@ -85,9 +85,6 @@ def _code(error: msgspec.Raw) -> int | None:
         return None
 
 
-_monotonic = time.monotonic
-
-
 class Wait(Enum):
     """What a call waits for before it is sent."""
 
@@ -274,7 +271,7 @@ class ForwardedCall:
             figures.in_flight -= 1
             admission.in_flight -= 1
         figures.last_outcome = outcome
-        now = _monotonic()
+        now = time.monotonic()
         if answered_at is None:
             answered_at = now
         if self._began is not None and self.sent_at is not None:

@@ -20,8 +20,6 @@ from manager.routing.state.session_table import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
 
-_monotonic = time.monotonic
-
 
 class CachedPath(RouteCache):
     """The fast path of calls: the cached routes, and the calls of each connection (`fast_path.FastPath`)."""
@@ -71,7 +69,7 @@ class CachedCalls:
     def send_similar(self, data: bytes) -> bool:
         """Send an unparsed request like an earlier one of this connection, or with its request line."""
         last = self._last
-        self._begun_at = _monotonic()
+        self._begun_at = time.monotonic()
         if last is None:
             return False
         start = last.body_at(data)
@@ -108,7 +106,7 @@ class CachedCalls:
     ) -> bool:
         """Send a request whose head was parsed by a route of its group; False if no route can be used."""
         session, group = match
-        self._begun_at = _monotonic()
+        self._begun_at = time.monotonic()
         for route in group.routes:
             values = route.match(body)
             if values is not None:
@@ -138,14 +136,14 @@ class CachedCalls:
         self._call = cache.begin(route, values, bound.session_id, now, made_trace)
         self._connection.deadline.set_at(now + direct_relay.PATIENCE_S, self._on_late)
         connection.send_for(self, bound.request(body, values, made_trace))
-        self._call.sent(_monotonic())
+        self._call.sent(time.monotonic())
         return True
 
     # -- responses (`response.FirstReadHandler`) -----------------------------------------------------------
 
     def take(self, data: bytes) -> bool:
         """Answer the client with the server's response; False if the call has to fall back."""
-        now, bound, cache = _monotonic(), self._bound, self._cache
+        now, bound, cache = time.monotonic(), self._bound, self._cache
         session = bound.session
         if session is not None and session.list_due:
             return False

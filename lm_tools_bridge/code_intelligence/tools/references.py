@@ -18,6 +18,7 @@ from lm_tools_bridge.code_intelligence.tools import asking, listing
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting, Work
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.project_files import where, without_libraries
+from lm_tools_bridge.code_intelligence.tools.symbols.own_places import PlaceKey, own_places, without
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     Location,
     locations_of,
@@ -93,14 +94,19 @@ async def call(
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, method, waiting, texts)
     params = target.params
-    if name == "lm_references":
-        params["context"] = {"includeDeclaration": arguments.get("includeDeclaration", False)}
+    is_about_uses = name == "lm_references"
+    if is_about_uses:
+        params["context"] = {"includeDeclaration": True}
+    leaves_out_own = is_about_uses and not arguments.get("includeDeclaration", False)
 
-    async def work(server: LanguageServer) -> Any:
-        return await ask_by_all_names(server, server.request, target.path, method, params)
+    async def work(server: LanguageServer) -> tuple[Any, frozenset[PlaceKey]]:
+        result = await ask_by_all_names(server, server.request, target.path, method, params)
+        own = await own_places(target, server, texts) if leaves_out_own else frozenset()
+        return result, own
 
     part = await ask(workplace, target, work, waiting)
-    locations = await own_locations(workplace, part.value)
+    result, own = part.value or (None, frozenset())
+    locations = without(await own_locations(workplace, result), own)
     page = locations[listing.page(arguments, DEFAULT_LIMIT)]
     return await workplace.run(
         [location.path for location in page],

@@ -11,11 +11,11 @@ import pytest
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
-from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from support.projects.file_tree import write_tree
-from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, workplace_of
+from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, kind, workplace_of
 from support.servers.language_servers.python_symbols import python_server
-from workspace_server.tool import ToolError
+from workspace_server.tool import ToolError, ToolResult
 
 WHY = "without a project file it knows only what it was given"
 
@@ -86,3 +86,54 @@ async def test_uses_by_another_name_of_the_file_are_found_and_keep_it_from_a_ren
     )
     assert shown.structured is not None
     assert shown.structured["freshness"][0]["state"] == "partial"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"symbol": "late"},
+        {"filePath": "a.py", "line": 1, "character": 5},
+        {"filePath": "c.py", "line": 2, "character": 1},
+    ],
+)
+async def test_imports_and_assignments_are_uses_and_the_declaration_is_none(
+    tmp_path: Path, address: dict[str, object]
+) -> None:
+    files = {"a.py": "def late():\n    pass\n", "b.py": "from a import late\n"}
+    files["c.py"] = "from a import late\nlate()\nlate = late\n"
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", files)
+    workplace = workplace_of(root, python_server(root))
+    expected_uses = [("b.py", 1), ("c.py", 1), ("c.py", 2), ("c.py", 3), ("c.py", 3)]
+    answer = await references.call("lm_references", workplace, address, CONTEXT)
+    assert lines_in(answer) == expected_uses
+    whole = await references.call(
+        "lm_references", workplace, {**address, "includeDeclaration": True}, CONTEXT
+    )
+    assert lines_in(whole) == [("a.py", 1), *expected_uses]
+
+
+@pytest.mark.parametrize("asked", ["f.c", "f.h"])
+async def test_what_is_declared_apart_is_used_at_neither_place(tmp_path: Path, asked: str) -> None:
+    files = {"f.h": "int f(void);\n", "f.c": "int f(void) { return 0; }\n", "g.c": "int x = f();\n"}
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", files)
+    server = InMemoryServer(kind("clangd", ".c", ".h"))
+    declared, defined, used = (
+        {"uri": to_uri(root / name), "range": at(0, column, 0, column + 1)}
+        for name, column in (("f.h", 4), ("f.c", 4), ("g.c", 8))
+    )
+    server.answers = {
+        "textDocument/references": lambda params: [declared, defined, used],
+        "textDocument/definition": lambda params: [defined],
+        "textDocument/declaration": lambda params: [declared],
+    }
+    address = {"filePath": asked, "line": 1, "character": 5}
+    answer = await references.call("lm_references", workplace_of(root, server), address, CONTEXT)
+    assert lines_in(answer) == [("g.c", 1)]
+
+
+def lines_in(answer: ToolResult) -> list[tuple[str, int]]:
+    assert answer.structured is not None
+    return [
+        (entry["workspacePath"].removeprefix("proj/"), entry["startLine"])
+        for entry in answer.structured["references"]
+    ]

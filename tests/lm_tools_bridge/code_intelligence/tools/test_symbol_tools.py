@@ -245,7 +245,8 @@ async def test_an_ambiguous_name_lists_the_candidates(root: Path, server: InMemo
 async def test_declarations_of_one_symbol_are_one(root: Path, server: InMemoryServer) -> None:
     """As with C++: from the definition a server leads to the declaration, and back."""
     first, second = (
-        {"uri": to_uri(root / name), "range": at(4, 8, 4, 11)} for name in ("src/a.py", "src/b.py")
+        {"uri": to_uri(root / name), "range": at(4, column, 4, column + 3)}
+        for name, column in (("src/a.py", 8), ("src/b.py", 12))
     )
     server.answers["textDocument/definition"] = lambda params: (
         second if params["textDocument"]["uri"] == first["uri"] else first
@@ -368,7 +369,8 @@ async def test_a_server_without_signs_is_asked_until_two_answers_agree(
     server = python_server(root, ready="settled")
     server.state = Freshness("py", "unknown", "it gives no sign")
     complete = server.answers["textDocument/references"]
-    first = complete({"textDocument": {"uri": to_uri(root / "src/a.py")}, "position": at(1, 10)["start"]})
+    address = {"textDocument": {"uri": to_uri(root / "src/a.py")}, "position": at(1, 10)["start"]}
+    first = complete({**address, "context": {"includeDeclaration": False}})
     replies = iter([first[:1], first, first])
     server.answers["textDocument/references"] = lambda params: next(replies, first)
     monkeypatch.setattr("lm_tools_bridge.code_intelligence.tools.asking.SETTLE_S", 0.001)

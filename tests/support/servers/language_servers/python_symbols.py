@@ -22,7 +22,9 @@ def python_server(root: Path, name: str = "py", **members: Any) -> InMemoryServe
         "workspace/symbol": lambda params: [
             one for one in found(root) if params["query"].lower() in one["name"].lower()
         ],
-        "textDocument/references": lambda params: list(uses(root, word_at(params))),
+        "textDocument/references": lambda params: list(
+            uses(root, word_at(params), declarations=params["context"]["includeDeclaration"])
+        ),
         "textDocument/definition": lambda params: [
             one["location"] for one in found(root) if one["name"] == word_at(params)
         ][:1],
@@ -87,12 +89,14 @@ def found(root: Path) -> list[dict[str, Any]]:
     return listed
 
 
-def uses(root: Path, word: str) -> Iterator[dict[str, Any]]:
-    """The `Location` of each use of a word, its declarations aside."""
+def uses(root: Path, word: str, *, declarations: bool = False) -> Iterator[dict[str, Any]]:
+    """The `Location` of each use of a word; of imports, assignments and declarations with these only, as of ty."""
+    binds = re.compile(rf"\s*(?:def|class|import|from)\b|.*\b{word}\s*=[^=]")
     for path in sorted(root.rglob("*.py")):
         for number, line in enumerate(path.read_text().split("\n")):
-            for one in re.finditer(rf"(?<!def )(?<!class )\b{word}\b", line):
-                yield {"uri": to_uri(path), "range": at(number, one.start(), number, one.end())}
+            if declarations or not binds.match(line):
+                for one in re.finditer(rf"\b{word}\b", line):
+                    yield {"uri": to_uri(path), "range": at(number, one.start(), number, one.end())}
 
 
 def renamed(root: Path, word: str, new: str) -> dict[str, Any]:

@@ -110,7 +110,7 @@ COMMANDS: Final = {
         "a configured one", "A language server that runs without trust is led all the same"
     ),
     "workspace_server/sources/mcp/stdio/source.py": _OPENING,
-    "workspace_server/sources/scripts/execution/runner.py": Start(
+    "workspace_server/sources/scripts/runner.py": Start(
         "a configured one", "A fenced script writes, signals or gains rights outside"
     ),
 }

@@ -19,7 +19,7 @@ _PROJECT_WRITERS: Final = {
     "lm_tools_bridge/client_setup/editing/file_access.py": "adopt and its undo, the user's client files, team context",
     "workspace_server/config/edit.py": "tools enable, disable, allow, ask, deny, visibility",
     "workspace_server/internal_channel/provider_config.py": "changes of providers.json",
-    "workspace_server/sources/scripts/execution/script_confinement.py": "folders of git that a script may not make",
+    "workspace_server/sources/scripts/script_confinement.py": "folders of git that a script may not make",
     "lm_tools_bridge/code_intelligence/tools/editing/applying.py": "lm_rename, code actions, formatting",
 }
 _PROJECT_READERS: Final = {
@@ -64,8 +64,8 @@ _OWN_WRITERS: Final = frozenset(
         "workspace_server/internal_channel/channel.py",
         "workspace_server/secrets/sealed_file.py",
         "workspace_server/sources/mcp/lists/list_cache.py",
-        "workspace_server/sources/scripts/definition/bundle.py",
-        "workspace_server/sources/scripts/execution/runner.py",
+        "workspace_server/sources/scripts/bundle.py",
+        "workspace_server/sources/scripts/runner.py",
         "workspace_server/fork_server.py",
         "workspace_server/tasks/store.py",
         "workspace_server/trust/store.py",
@@ -92,7 +92,7 @@ _NO_FILES: Final = {
     "lm_tools_bridge/team/registry/reader.py": "replaces entries",
     "workspace_server/catalog/active_sources.py": "replaces sources",
     "workspace_server/catalog/registry.py": "replaces sources",
-    "workspace_server/sources/scripts/execution/prelude.py": "runs in the process of a script",
+    "workspace_server/sources/scripts/prelude.py": "runs in the process of a script",
     "workspace_server/sources/scripts/library/lmtb_tool.py": "runs in the process of a script",
 }
 _THROUGH_FILE_ACCESS: Final = {

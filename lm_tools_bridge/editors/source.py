@@ -33,7 +33,7 @@ from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists.definitions import OTHER_KINDS, TOOLS
 from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource, T

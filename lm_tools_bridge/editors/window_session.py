@@ -10,8 +10,8 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.session.paging import Pages
-from workspace_server.sources.mcp.session.session import REQUEST_S, Session
+from workspace_server.sources.mcp.paging import Pages
+from workspace_server.sources.mcp.session import REQUEST_S, Session
 from workspace_server.tool import RpcError
 
 PLACES: Final = ("lm-tools://schema/", "lm-tools://tool/")

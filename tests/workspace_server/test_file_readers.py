@@ -51,10 +51,10 @@ _SHOWS_NOTHING: Final = {
     f"{_BUILTIN}files/editor_settings.py": "settings and ignore files",
     "workspace_server/files/folder_events.py": "/proc",
     "workspace_server/sources/mcp/lists/list_cache.py": "our own files",
-    "workspace_server/sources/scripts/definition/bundle.py": "what is trusted and run, never shown",
-    "workspace_server/sources/scripts/execution/prelude.py": "runs in the process of a script",
-    "workspace_server/sources/scripts/execution/runner.py": "what a script wrote as its result",
-    "workspace_server/sources/scripts/execution/script_confinement.py": "where git keeps what it runs",
+    "workspace_server/sources/scripts/bundle.py": "what is trusted and run, never shown",
+    "workspace_server/sources/scripts/prelude.py": "runs in the process of a script",
+    "workspace_server/sources/scripts/runner.py": "what a script wrote as its result",
+    "workspace_server/sources/scripts/script_confinement.py": "where git keeps what it runs",
     "workspace_server/sources/scripts/library/lmtb_tool.py": "runs in the process of a script",
 }
 _LINES: Final = {

@@ -27,7 +27,7 @@ from workspace_server.features import parts
 from workspace_server.internal_channel.provider_config import provider_item
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.sources.factory import WORKSPACE_TOOLS
-from workspace_server.sources.scripts.definition.catalog import Catalog, Snapshot
+from workspace_server.sources.scripts.catalog import Catalog, Snapshot
 from workspace_server.trust.difference import ItemChange, file_line
 from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.items import NO_MARKS, DataMarks, TrustItemFactory

@@ -38,7 +38,7 @@ from support.http.admission_cases import allowed_methods
 from support.processes.child_processes import output
 from support.projects.gateway import FORMS, Gateway, Project, eventually, running_gateway
 from workspace_server.processes.child_process import Command
-from workspace_server.sources.scripts.execution.script_confinement import script_confinement
+from workspace_server.sources.scripts.script_confinement import script_confinement
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

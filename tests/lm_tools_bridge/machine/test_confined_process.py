@@ -12,7 +12,7 @@ import pytest
 
 from lm_tools_bridge.machine.own_children import is_confined, is_confined_peer
 from support.processes.child_processes import output, python
-from workspace_server.sources.scripts.execution.script_confinement import script_confinement
+from workspace_server.sources.scripts.script_confinement import script_confinement
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from support.processes.timeouts import within
 from workspace_server.processes.child_process import ChildProcess, Command
 from workspace_server.processes.confinement import Confinement
-from workspace_server.sources.scripts.execution.script_confinement import script_confinement
+from workspace_server.sources.scripts.script_confinement import script_confinement
 
 ENV = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 

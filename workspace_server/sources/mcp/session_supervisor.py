@@ -17,7 +17,7 @@ from workspace_server import log
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.retry_policy import RetryPolicy
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 
 OpenSession = Callable[[Callable[[str], None]], Awaitable[Session]]
 """Opens a session or raises `Unavailable`; the argument is called with the reason when that session ends."""

@@ -33,7 +33,7 @@ from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.lists.server_list import ServerList
 from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S, ServerLists
 from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.tool import CallOutcome, SourceOfferings, Tool
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 from lm_tools_bridge.machine.private_folder import PrivateFolder
 from workspace_server.call_context import CallContext
 from workspace_server.source import Source
-from workspace_server.sources.scripts.definition.bundle import Bundle, BundleStore
-from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
+from workspace_server.sources.scripts.bundle import Bundle, BundleStore
+from workspace_server.sources.scripts.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, InvalidArguments, Tool, ToolError
 

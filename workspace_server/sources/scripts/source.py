@@ -18,11 +18,11 @@ from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.source import Source
-from workspace_server.sources.scripts.definition.bundle import Bundle, BundleStore
-from workspace_server.sources.scripts.definition.catalog import Catalog, Snapshot, Trust, working_folder
-from workspace_server.sources.scripts.definition.folders import MANIFEST
-from workspace_server.sources.scripts.definition.script import Script, with_defaults
-from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
+from workspace_server.sources.scripts.bundle import Bundle, BundleStore
+from workspace_server.sources.scripts.catalog import Catalog, Snapshot, Trust, working_folder
+from workspace_server.sources.scripts.folders import MANIFEST
+from workspace_server.sources.scripts.runner import TERM_S, Environment, Job, Runner, python
+from workspace_server.sources.scripts.script import Script, with_defaults
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import TrustItem, trust_command

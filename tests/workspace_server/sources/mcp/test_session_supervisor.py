@@ -14,7 +14,7 @@ from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.remote.retry_policy import RemoteRetryPolicy
 from workspace_server.sources.mcp.retry_policy import CallVerdict
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.stdio import restart_policy
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy

@@ -19,7 +19,7 @@ from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists import server_list
 from workspace_server.sources.mcp.lists import server_lists as lists_module
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.session.paging import MAX_ENTRIES, Pages
+from workspace_server.sources.mcp.paging import MAX_ENTRIES, Pages
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource
 from workspace_server.tool import CallOutcome

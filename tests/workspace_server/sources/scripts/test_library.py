@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from workspace_server.sources.scripts.execution.runner import LIBRARY
 from workspace_server.sources.scripts.library.lmtb_toon import encode
+from workspace_server.sources.scripts.runner import LIBRARY
 
 Load = Callable[..., ModuleType]
 

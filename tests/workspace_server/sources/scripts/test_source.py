@@ -18,8 +18,8 @@ from support.processes.timeouts import within
 from support.projects.script_tools import Judge, Scripts, script_source
 from workspace_server.processes import confinement
 from workspace_server.results import encode_result
-from workspace_server.sources.scripts.execution.outcome import MAX_STDOUT, META_EXIT_CODE, META_TRUNCATED
-from workspace_server.sources.scripts.execution.script_confinement import script_variables
+from workspace_server.sources.scripts.outcome import MAX_STDOUT, META_EXIT_CODE, META_TRUNCATED
+from workspace_server.sources.scripts.script_confinement import script_variables
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import ToolError, ToolResult
 
@@ -245,7 +245,7 @@ async def test_nothing_runs_before_it_is_trusted(tmp_path: Path) -> None:
 
 
 async def test_a_swap_between_check_and_start_never_runs(tmp_path: Path) -> None:
-    """With real processes; a thousand flips without them are in `execution/test_bundle_store.py`."""
+    """With real processes; a thousand flips without them are in `test_bundle.py`."""
     judge = Judge()
     async with script_source(tmp_path, trust=judge) as scripts:
         good, evil = b"#!/bin/sh\necho good\n", b"#!/bin/sh\necho evil >> ran\n"
@@ -320,7 +320,7 @@ async def test_workspace_scripts_can_write_only_to_allowed_folders(
         (home / name).mkdir()
     outside = Path("/var/lib") if os.access("/var/lib", os.W_OK) else home
     monkeypatch.setattr(
-        "workspace_server.sources.scripts.execution.script_confinement._SHARED", ()
+        "workspace_server.sources.scripts.script_confinement._SHARED", ()
     )  # home and project are in there
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
@@ -355,6 +355,6 @@ async def test_a_long_private_folder_path_works(tmp_path: Path) -> None:
 
 
 def test_python_scripts_use_our_interpreter() -> None:
-    from workspace_server.sources.scripts.execution.runner import python
+    from workspace_server.sources.scripts.runner import python
 
     assert python(Path("s.py"), Path("f"), [])[:2] == (sys.executable, "-I")

@@ -1,22 +1,79 @@
 """The tool `datetime`: now, parse, add, diff and convert, always with an explicit time zone.
 
-The clock and the local zone are arguments, so results do not depend on the machine.
+The clock and the local zone are arguments, so results do not depend on the machine. The data of time zones is
+the system's, or that of the `tzdata` package if the system has none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import calendar
+import difflib
+import functools
+import os
 import re
 import time
+import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from pathlib import Path
 from typing import Any
 
-from workspace_server.sources.builtin.tools import time_zones
-from workspace_server.sources.builtin.tools.time_zones import Zone
 from workspace_server.tool import Tool, ToolError, ToolResult
+
+_LINK = Path("/etc/localtime")
+_MAX_SUGGESTIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone and its display name."""
+
+    name: str
+    rules: tzinfo
+
+
+UTC_ZONE = Zone("UTC", UTC)
+
+
+def find_zone(name: str) -> Zone | None:
+    """The IANA zone called `name`, or None if there is none."""
+    try:
+        return Zone(name, zoneinfo.ZoneInfo(name))
+    except (KeyError, ValueError, OSError):  # an unknown zone; an invalid name; a directory of zones
+        return None
+
+
+def local_zone() -> Zone:
+    """The zone of this machine: `$TZ`, else the target of /etc/localtime, else the current fixed offset."""
+    name = os.environ.get("TZ", "").removeprefix(":")
+    if not name:
+        _, inside, name = str(_LINK.resolve()).rpartition("zoneinfo/")
+        name = name if inside else ""
+    if name and (zone := find_zone(name)) is not None:
+        return zone
+    offset = datetime.now().astimezone().utcoffset() or timedelta(0)
+    fixed = timezone(offset)
+    return Zone(fixed.tzname(None), fixed)
+
+
+@functools.cache
+def _all_names() -> dict[str, str]:
+    """Maps the name and its last part, both in lower case, to the name of every zone."""
+    names = sorted(zoneinfo.available_timezones())
+    last_parts = {name.rpartition("/")[2].lower(): name for name in reversed(names)}
+    return last_parts | {name.lower(): name for name in names}
+
+
+def suggestions(name: str) -> list[str]:
+    """At most three existing names that are similar to `name`, best match first."""
+    zone_names = _all_names()
+    spelling = name.strip().lower().replace(" ", "_")
+    close = difflib.get_close_matches(spelling, zone_names, n=2 * _MAX_SUGGESTIONS, cutoff=0.7)
+    last = difflib.get_close_matches(spelling.rpartition("/")[2], zone_names, n=_MAX_SUGGESTIONS, cutoff=0.8)
+    return list(dict.fromkeys(zone_names[key] for key in [*close, *last]))[:_MAX_SUGGESTIONS]
+
 
 _MOMENT = "ISO 8601, e.g. `2026-03-29T02:30:00` or `2026-03-29T02:30:00Z`, or epoch seconds as a number."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,11 +176,11 @@ def _zone(name: str, local: Callable[[], Zone]) -> Zone:
     if name.lower() == "local":
         return local()
     if name.upper() == "UTC":
-        return time_zones.UTC
-    zone = time_zones.find_zone(name)
+        return UTC_ZONE
+    zone = find_zone(name)
     if zone is not None:
         return zone
-    close = time_zones.suggestions(name)
+    close = suggestions(name)
     hint = (
         f"did you mean {', '.join(close)}?" if close else "write local, UTC or a name such as Europe/Berlin"
     )
@@ -218,7 +275,7 @@ def _difference(start: _Moment, end: _Moment) -> ToolResult:
 async def call(
     arguments: Mapping[str, Any],
     now: Callable[[], float] = time.time,
-    local_zone: Callable[[], Zone] = time_zones.local_zone,
+    local_zone: Callable[[], Zone] = local_zone,
 ) -> ToolResult:
     """Run the operation in `arguments["operation"]`.
 

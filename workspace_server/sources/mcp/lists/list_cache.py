@@ -16,7 +16,7 @@ import msgspec
 
 from lm_tools_bridge.machine import private_files
 
-# Beyond the limits of a list (`session/paging.py`); a file that is larger is not ours.
+# Beyond the limits of a list (`mcp/paging.py`); a file that is larger is not ours.
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_FILES: Final = 800
 """Six for each server at most: its lists, and its instructions."""

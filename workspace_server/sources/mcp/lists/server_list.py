@@ -16,7 +16,7 @@ from workspace_server.results import clean_text
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import SKILLS, TOOLS, Definitions, Item, ListKind
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.session.paging import Pages
+from workspace_server.sources.mcp.paging import Pages
 
 MAX_SEEN: Final = 10_000
 """Tools whose first definition is remembered; a server that always has new ones gets no further."""

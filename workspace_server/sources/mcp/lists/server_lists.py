@@ -27,8 +27,8 @@ from workspace_server.sources.mcp.lists.definitions import (
 )
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.lists.server_list import ServerList
-from workspace_server.sources.mcp.session.paging import Pages
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.paging import Pages
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.tool import Entry, SourceOfferings, Tool
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from workspace_server import log
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.tool import RpcError
 
 FIRST_S: Final = 5.0

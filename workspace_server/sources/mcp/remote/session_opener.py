@@ -22,7 +22,7 @@ from workspace_server.sources.mcp.remote.addresses import (
 )
 from workspace_server.sources.mcp.remote.authorization import Authorization, ConfiguredToken, ReadSecret
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 
 # Hosts that start a server with its first request need longer than for a call.
 HANDSHAKE_S: Final = 30.0

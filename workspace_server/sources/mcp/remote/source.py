@@ -26,7 +26,7 @@ from workspace_server.sources.mcp.remote.addresses import Origin
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.remote.retry_policy import RemoteRetryPolicy
 from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies, SessionOpener
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource, T

@@ -2,7 +2,7 @@
 
 Every request gets an id of ours, and whatever comes back reaches the call it belongs to or nobody. A pending
 request holds the events that its caller has not taken yet.
-`session/session.py` decides what is requested; `server_requests.py` answers the server's requests.
+`mcp/session.py` decides what is requested; `server_requests.py` answers the server's requests.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from lm_tools_bridge.protocol.errors import Reason
 from workspace_server.budgets import MAX_SESSION_PROCESSES
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 
 # Longer than the pauses in which a person reads and thinks; a process costs tens of megabytes.

@@ -20,7 +20,7 @@ from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
 from workspace_server.sources.mcp.rpc.hang_check import PING_S, SILENT_S, HangCheck
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource, T

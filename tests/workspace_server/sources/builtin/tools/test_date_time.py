@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.examples import examples
-from workspace_server.sources.builtin.tools import time_zones
-from workspace_server.sources.builtin.tools.date_time import TOOL, call
-from workspace_server.sources.builtin.tools.time_zones import Zone
+from workspace_server.sources.builtin.tools import date_time
+from workspace_server.sources.builtin.tools.date_time import TOOL, Zone, call
 from workspace_server.tool import ToolError, ToolResult
 
 NOW = 1774747800.75  # 2026-03-29T01:30:00Z, half an hour after Berlin's clocks went forward
@@ -21,7 +20,7 @@ INPUT = jsonschema_rs.validator_for(TOOL.definition["inputSchema"], offline=True
 
 
 def berlin() -> Zone:
-    zone = time_zones.find_zone("Europe/Berlin")
+    zone = date_time.find_zone("Europe/Berlin")
     assert zone is not None
     return zone
 
@@ -232,4 +231,4 @@ async def test_any_arguments_give_a_fitting_answer_or_a_refusal(arguments: dict[
 )
 def test_local_zone_follows_the_environment(monkeypatch: pytest.MonkeyPatch, setting: str, name: str) -> None:
     monkeypatch.setenv("TZ", setting)
-    assert time_zones.local_zone().name == name
+    assert date_time.local_zone().name == name

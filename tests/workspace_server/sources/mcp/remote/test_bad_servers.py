@@ -23,8 +23,8 @@ from support.servers.mcp_sources.remote_server import (
     status,
 )
 from support.servers.mcp_sources.remote_source import MakeSource, call
+from workspace_server.sources.mcp import handshake
 from workspace_server.sources.mcp.remote.source import RemoteSource
-from workspace_server.sources.mcp.session import handshake
 from workspace_server.tool import RpcError
 
 SECRET = "t0ken-of-nobody"

@@ -19,7 +19,7 @@ from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Me
 from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.sources.mcp.rpc import server_requests
 from workspace_server.sources.mcp.rpc.transport import ResponseStreamMessage
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.tool import RpcError
 
 ANSWER = b'{ "action":"accept","n":1.10 }'

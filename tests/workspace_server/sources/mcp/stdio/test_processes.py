@@ -10,7 +10,7 @@ import pytest
 from lm_tools_bridge.protocol.errors import Reason
 from support.servers.mcp_sources.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.stdio.processes import ProcessPerSession
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy

@@ -13,7 +13,7 @@ import pytest
 from support.projects.script_tools import Scripts, script_source
 from workspace_server.call_context import CallContext
 from workspace_server.results import encode_result
-from workspace_server.sources.scripts.execution import bridge
+from workspace_server.sources.scripts import bridge
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import ToolResult
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.projects.script_tools import script_source
 from workspace_server.processes import confinement
-from workspace_server.sources.scripts.execution.script_confinement import (
+from workspace_server.sources.scripts.script_confinement import (
     cache_folder,
     script_confinement,
     script_variables,

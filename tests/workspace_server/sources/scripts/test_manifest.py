@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from workspace_server.sources.scripts.definition.folders import MAX_MANIFEST_BYTES
-from workspace_server.sources.scripts.definition.manifest import InvalidManifest, Manifest, parse
+from workspace_server.sources.scripts.folders import MAX_MANIFEST_BYTES
+from workspace_server.sources.scripts.manifest import InvalidManifest, Manifest, parse
 
 LEAST = 'description = "d"\nscript = "s.py"\n'
 

@@ -14,11 +14,11 @@ import pytest
 from lm_tools_bridge.protocol.issues import Issue
 from support.processes.timeouts import within
 from support.projects.script_tools import Judge, write_tool
-from workspace_server.sources.scripts.definition import bundle
-from workspace_server.sources.scripts.definition.catalog import HALF_WRITTEN_S, Catalog, Snapshot
-from workspace_server.sources.scripts.definition.folders import WalkBudget
+from workspace_server.sources.scripts import bundle
+from workspace_server.sources.scripts.catalog import HALF_WRITTEN_S, Catalog, Snapshot
+from workspace_server.sources.scripts.folders import WalkBudget
 
-FOLDER_OF_TESTED = "workspace_server.sources.scripts.definition"
+FOLDER_OF_TESTED = "workspace_server.sources.scripts"
 
 
 class Clock:

@@ -10,10 +10,10 @@ import pytest
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.names import Era
 from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
+from workspace_server.sources.mcp import handshake
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.session import handshake
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 
 DISCOVERED: Message = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
 

@@ -17,11 +17,11 @@ from typing import Final
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.files.change_detection import ChangeDetector, is_settled
 from workspace_server.results import clean_text, well_formed
-from workspace_server.sources.scripts.definition import bundle as bundles
-from workspace_server.sources.scripts.definition.bundle import Bundle, Unreadable
-from workspace_server.sources.scripts.definition.folders import MANIFEST, Survey, Tree, Walk, WalkBudget
-from workspace_server.sources.scripts.definition.manifest import InvalidManifest, Manifest
-from workspace_server.sources.scripts.definition.script import Libraries, Script, script, shown
+from workspace_server.sources.scripts import bundle as bundles
+from workspace_server.sources.scripts.bundle import Bundle, Unreadable
+from workspace_server.sources.scripts.folders import MANIFEST, Survey, Tree, Walk, WalkBudget
+from workspace_server.sources.scripts.manifest import InvalidManifest, Manifest
+from workspace_server.sources.scripts.script import Libraries, Script, script, shown
 from workspace_server.tool import Tool
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
 

@@ -24,9 +24,9 @@ from workspace_server.call_context import Toolbox
 from workspace_server.processes import confinement
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 from workspace_server.processes.confinement import Confinement
-from workspace_server.sources.scripts.execution import bridge, prelude
-from workspace_server.sources.scripts.execution.outcome import MAX_RESULT, MAX_STDOUT, Ended, outcome
-from workspace_server.sources.scripts.execution.script_confinement import (
+from workspace_server.sources.scripts import bridge, prelude
+from workspace_server.sources.scripts.outcome import MAX_RESULT, MAX_STDOUT, Ended, outcome
+from workspace_server.sources.scripts.script_confinement import (
     cache_folder,
     planted_files,
     remove_planted,
@@ -37,7 +37,7 @@ from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, Tool, ToolError
 
 PRELUDE: Final = prelude.__file__
-LIBRARY: Final = str(Path(__file__).parents[1] / "library")
+LIBRARY: Final = str(Path(__file__).parent / "library")
 ARGUMENTS: Final = "arguments.json"
 RESULT: Final = "result.json"
 # Time for a script to remove what it made; the caller waits for its end.

@@ -17,16 +17,16 @@ from lm_tools_bridge.protocol.names import LOG_LEVELS, Era
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult
+from workspace_server.sources.mcp import handshake
+from workspace_server.sources.mcp.change_feed import ChangeFeed
 from workspace_server.sources.mcp.failures import Unavailable, answered_within
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
+from workspace_server.sources.mcp.paging import Pages
 from workspace_server.sources.mcp.rpc import messages
 from workspace_server.sources.mcp.rpc.client import Client
 from workspace_server.sources.mcp.rpc.connection import InvalidResponseError, RpcConnection
 from workspace_server.sources.mcp.rpc.hang_check import HangCheck
 from workspace_server.sources.mcp.rpc.transport import Transport
-from workspace_server.sources.mcp.session import handshake
-from workspace_server.sources.mcp.session.change_feed import ChangeFeed
-from workspace_server.sources.mcp.session.paging import Pages
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 REQUEST_S: Final = 30.0

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from support.projects.script_tools import Judge, write_tool
-from workspace_server.sources.scripts.definition.bundle import KEPT, Bundle, BundleStore, Unreadable, read
-from workspace_server.sources.scripts.definition.catalog import Catalog
-from workspace_server.sources.scripts.definition.folders import Tree
+from workspace_server.sources.scripts.bundle import KEPT, Bundle, BundleStore, Unreadable, read
+from workspace_server.sources.scripts.catalog import Catalog
+from workspace_server.sources.scripts.folders import Tree
 from workspace_server.trust.item import EXECUTABLE, LINK
 
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from lm_tools_bridge.machine.private_folder import remove
 from workspace_server.files.change_detection import FileIdentity, file_identity
-from workspace_server.sources.scripts.definition.folders import MAX_BYTES, Survey
+from workspace_server.sources.scripts.folders import MAX_BYTES, Survey
 from workspace_server.trust.item import file_name
 
 # As many as the kernel follows (`MAXSYMLINKS`).

@@ -11,8 +11,8 @@ import pytest
 
 from lm_tools_bridge.protocol import names
 from support.servers.mcp_sources.scripted_transport import Message, ScriptedTransport
-from workspace_server.sources.mcp.session import change_feed
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp import change_feed
+from workspace_server.sources.mcp.session import Session
 from workspace_server.tool import RpcError
 
 LISTS: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": False}}

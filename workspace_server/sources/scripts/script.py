@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from workspace_server.results import clean_text
-from workspace_server.sources.scripts.definition import manifest as manifests
-from workspace_server.sources.scripts.definition.bundle import Bundle
-from workspace_server.sources.scripts.definition.folders import MANIFEST
-from workspace_server.sources.scripts.definition.manifest import InvalidManifest, Manifest
-from workspace_server.sources.scripts.definition.parameters import ManifestError
+from workspace_server.sources.scripts import manifest as manifests
+from workspace_server.sources.scripts.bundle import Bundle
+from workspace_server.sources.scripts.folders import MANIFEST
+from workspace_server.sources.scripts.manifest import InvalidManifest, Manifest
+from workspace_server.sources.scripts.parameters import ManifestError
 from workspace_server.tool import Tool
 from workspace_server.trust.item import TrustItem
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from workspace_server.sources.scripts.definition.manifest import Manifest, parse
-from workspace_server.sources.scripts.definition.script import input_schema, make_tool, with_defaults
+from workspace_server.sources.scripts.manifest import Manifest, parse
+from workspace_server.sources.scripts.script import input_schema, make_tool, with_defaults
 
 LEAST = 'name = "n"\ndescription = "d"\nscript = "s.py"\n'
 

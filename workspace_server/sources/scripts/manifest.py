@@ -15,8 +15,8 @@ from lm_tools_bridge.text.near_names import did_you_mean, near
 from lm_tools_bridge.text.toml_text import line_of
 from workspace_server.config.formats import restrictions
 from workspace_server.results import clean_text
-from workspace_server.sources.scripts.definition.folders import MAX_MANIFEST_BYTES
-from workspace_server.sources.scripts.definition.parameters import (
+from workspace_server.sources.scripts.folders import MAX_MANIFEST_BYTES
+from workspace_server.sources.scripts.parameters import (
     KEYS,
     ManifestError,
     Parameter,

@@ -17,11 +17,11 @@ from lm_tools_bridge.protocol.names import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
 from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CallContext
+from workspace_server.sources.mcp import change_feed
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.rpc import connection as rpc
 from workspace_server.sources.mcp.rpc import server_requests
-from workspace_server.sources.mcp.session import change_feed
-from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session import Session
 from workspace_server.tool import RpcError, ToolResult
 
 META = "io.modelcontextprotocol/"

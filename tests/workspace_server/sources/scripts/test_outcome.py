@@ -9,7 +9,7 @@ import pytest
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from workspace_server.results import encode_result
-from workspace_server.sources.scripts.execution.outcome import (
+from workspace_server.sources.scripts.outcome import (
     MAX_RESULT,
     META_EXIT_CODE,
     META_TRUNCATED,

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from workspace_server.sources.mcp.session.paging import Pages
+from workspace_server.sources.mcp.paging import Pages
 
 
 def page(entries: list[object], cursor: object = None) -> msgspec.Raw:

@@ -1,1 +1,0 @@
-"""Reads script tools from their folders: manifest, parameters and files."""

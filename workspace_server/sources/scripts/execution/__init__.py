@@ -1,1 +1,0 @@
-"""Runs a script tool: private files, confinement, process and result."""

@@ -176,6 +176,13 @@ def _state(place: Candidate | Unavailable) -> str:
     return "installed" if isinstance(place, Candidate) else _STATES.get(place.state, place.state)
 
 
+def _lack(row: Row) -> str | None:
+    """Why a server does not run, or what its answers lack."""
+    if isinstance(row.place, Unavailable):
+        return row.place.reason
+    return row.kind.limits or row.kind.doubt or None
+
+
 def _version(row: Row, environ: Mapping[str, str]) -> str | None:
     if isinstance(row.place, Unavailable):
         return None
@@ -193,5 +200,5 @@ def _as_json(row: Row, served: Sequence[str], version: str | None) -> dict[str, 
         "program": None if there is None else str(there.program.path),
         "origin": None if there is None else there.program.origin,
         "version": version,
-        "reason": row.place.reason if isinstance(row.place, Unavailable) else row.kind.limits or None,
+        "reason": _lack(row),
     }

@@ -76,6 +76,9 @@ class ServerSpecification:
         caches: its folders in the user's cache folder, which it may write without trust.
         project_cache: likewise in a folder of the project that has one of `project_files`.
         install: what a user types to install it.
+        needs: programs that it runs to read a project, by name, each with how to install it.
+        exact_query: how `workspace/symbol` is asked for names that end with `{name}`, if there is a way.
+        doubt: what its answers may lack in this project, in a sentence; they are `partial` for this reason.
         limits: what its answers always lack, in a sentence; they are `partial` at best for this reason.
         diagnostic_limits: the same of its diagnostics only.
     """
@@ -107,5 +110,8 @@ class ServerSpecification:
     caches: tuple[str, ...] = ()
     project_cache: str = ""
     install: str = ""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    exact_query: str = "{name}"
+    doubt: str = ""
     limits: str = ""
     diagnostic_limits: str = ""

@@ -12,7 +12,14 @@ from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate, Candid
 from lm_tools_bridge.code_intelligence.kinds.configured import ConfiguredKind, Setup, configured_kinds
 from lm_tools_bridge.code_intelligence.kinds.programs import Program
 from lm_tools_bridge.code_intelligence.kinds.project_languages import Project, ProjectLanguages
-from lm_tools_bridge.code_intelligence.kinds.table import KINDS, OUTLINE, chosen_by, groups
+from lm_tools_bridge.code_intelligence.kinds.scripts_and_formats import TYPESCRIPT
+from lm_tools_bridge.code_intelligence.kinds.table import (
+    KINDS,
+    OLDER_TYPESCRIPT,
+    OUTLINE,
+    chosen_by,
+    groups,
+)
 from lm_tools_bridge.code_intelligence.outline.grammars import installed
 from lm_tools_bridge.code_intelligence.server import RunnableProgram, Unavailable
 from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
@@ -96,6 +103,8 @@ class AvailableKinds:
             self._check_disks(project)
         names = project.names if path is None else frozenset({path.suffix, path.name})
         preferred = self._named | chosen_by(project.top, project.tables)
+        if project.typescript is not None and not project.typescript.is_native:
+            preferred |= OLDER_TYPESCRIPT
         alternatives = groups(role, names, preferred, self._current())
         fitting = [[kind for kind in group if self._fits(kind, project)] for group in alternatives]
         return [group for group in fitting if group]
@@ -121,7 +130,9 @@ class AvailableKinds:
         if not ways.all:
             return _missing(specification)
         way = self._way(ways)
-        return self._untrusted(specification, ways) if way is None else way[1]
+        if way is None:
+            return self._untrusted(specification, ways)
+        return self._lacking(specification) or way[1]
 
     def languages_of(self, specification: ServerSpecification) -> Sequence[str]:
         """The ids of those of its languages that the project has."""
@@ -146,6 +157,15 @@ class AvailableKinds:
                     items.setdefault(item.key, item)
         return list(items.values())
 
+    def _lacking(self, kind: ServerSpecification) -> Unavailable | None:
+        """That a program is missing which the server runs, where it cannot do without."""
+        search = self._choices.search_path()
+        for name, step in kind.needs.items():
+            if not any(program.origin == "PATH" for program in self._finder.find(name, search)):
+                reason = f"`{name}` was not found, without which {kind.name} cannot read a project"
+                return Unavailable(kind, "missing", f"{reason}; to install it: {step}")
+        return None
+
     def _check_disks(self, project: Project) -> None:
         search = self._choices.search_path()
         folders = [Path(part) for part in search.split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117  texts
@@ -164,7 +184,11 @@ class AvailableKinds:
         return first
 
     def _current(self) -> Mapping[str, ServerSpecification]:
-        return {name: self._specification(kind) for name, kind in self._kinds.items()}
+        kinds = {name: self._specification(kind) for name, kind in self._kinds.items()}
+        typescript = self._languages.current().typescript
+        if typescript is not None and (doubt := typescript.doubt()):
+            kinds[TYPESCRIPT.name] = replace(kinds[TYPESCRIPT.name], doubt=doubt)
+        return kinds
 
     def _specification(self, kind: ConfiguredKind) -> ServerSpecification:
         """The kind as it is now: with the workspace's entry only if that is trusted."""

@@ -64,6 +64,10 @@ class CandidateFinder:
                 candidates.append(Candidate(_runnable(command, entry, not needs_trust), program, needs_trust))
         return candidates
 
+    def find(self, name: str, search: str) -> Sequence[Program]:
+        """The programs of a name that a server runs itself: see `ProgramFinder.find`."""
+        return self._programs.find(name, search, is_any=True)
+
     def item(self, setup: Setup, candidate: Candidate) -> TrustItem:
         """What the user trusts: the program, the files of the project in its command, and the entry."""
         kind, root = setup.specification, os.path.realpath(self.folders[0])

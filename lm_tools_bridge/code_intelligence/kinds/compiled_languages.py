@@ -42,6 +42,10 @@ GOPLS: Final = ServerSpecification(
     # go.mod may name another toolchain, which `go` downloads and runs; cgo runs compilers with its flags
     project_code="toolchains that go.mod names, and cgo with its flags",
     install="go install golang.org/x/tools/gopls@latest",
+    # without it, gopls starts, knows no package, and answers as if nothing were there
+    needs={"go": "https://go.dev/doc/install"},
+    # it lists 100 symbols at most, and for a bare name all that resemble it
+    exact_query="{name}$",
 )
 RUST_ANALYZER: Final = ServerSpecification(
     name="rust-analyzer",

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
+from lm_tools_bridge.code_intelligence.kinds.typescript_version import (
+    ProjectTypeScript,
+    project_typescript,
+)
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
 from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
 
@@ -28,11 +32,13 @@ class Project:
         names: the suffixes and the whole names of its files, as far as they say something.
         top: the names directly in its folders.
         tables: the tables of its `pyproject.toml`, as `tool.ty`.
+        typescript: which TypeScript it uses; None if nothing says.
     """
 
     names: frozenset[str] = frozenset()
     top: frozenset[str] = frozenset()
     tables: frozenset[str] = frozenset()
+    typescript: ProjectTypeScript | None = None
 
 
 class ProjectLanguages:
@@ -75,7 +81,9 @@ class ProjectLanguages:
         names = {name for path in paths for name in (path.name, path.suffix) if self._says(name)}
         top = {path.name for path in paths if path.parent in self._folders}
         tables = {table for folder in self._folders for table in _tables(folder / "pyproject.toml")}
-        return Project(frozenset(names), frozenset(top), frozenset(tables))
+        packages = [Path(path) for path in paths if path.name == "package.json"]
+        typescript = project_typescript(self._folders, packages) if packages else None
+        return Project(frozenset(names), frozenset(top), frozenset(tables), typescript)
 
     def _says(self, name: str) -> bool:
         return name in self._relevance.suffixes or name in self._relevance.names

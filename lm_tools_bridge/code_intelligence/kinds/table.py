@@ -131,6 +131,10 @@ def _with_others(role: Role, others: Sequence[ServerSpecification]) -> list[Grou
     return joined
 
 
+OLDER_TYPESCRIPT: Final = frozenset({scripts.TYPESCRIPT_LANGUAGE_SERVER.name, scripts.VTSLS.name})
+"""Kinds that load the TypeScript of the project, whichever version that is."""
+
+
 def chosen_by(files: frozenset[str], tables: frozenset[str]) -> frozenset[str]:
     """The kinds that a project configures.
 

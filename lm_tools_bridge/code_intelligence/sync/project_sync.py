@@ -170,8 +170,8 @@ class FollowedProject:
         limits = self._peer.specification.limits
         if limiting.state in {"fresh", "partial"} and (broken := self._definition.broken):
             return Freshness(self._name, "partial", broken)
-        if limiting.state == "fresh" and limits:
-            return Freshness(self._name, "partial", limits)
+        if limiting.state == "fresh" and (lack := limits or self._peer.specification.doubt):
+            return Freshness(self._name, "partial", lack)
         if limiting.state == "fresh" and self._snapshot is not None and self._snapshot.is_cut:
             reason = "the project has more files than are looked at; changes of the others are not noticed"
             return Freshness(self._name, "partial", reason)

@@ -26,6 +26,14 @@ PAUSE_S: Final = 0.25
 MAX_TOKENS: Final = 1000
 """Kinds of work under way: real servers have a few; one in error could begin work without end."""
 _LONGEST: Final = 200
+_CURES: Final[Mapping[str, str]] = {
+    "rust-src": "rustup component add rust-src",
+    "can't load standard library": "rustup component add rust-src",
+    "proc-macro": "rustup component add rust-analyzer",
+    "cargo metadata": "cargo fetch",
+    'Failed to run `"cargo"': "https://rustup.rs",
+}
+"""What rust-analyzer's warnings are about, and what to run then; the first one that fits."""
 _COUNTS: Final = re.compile(r"(\d{1,9}) ?(?:/|of) ?(\d{1,9})")
 
 _STARTING: Final = "it has not begun to read the project"
@@ -120,9 +128,10 @@ class Readiness:
             return self._silent(now)
         if not self._quiescent:
             return self._indexing()
-        if self._health == "error":
-            reason = f"it reports an error{': ' if self._message else ''}{self._message}"
-            return Freshness(self._name, "partial", reason)
+        if self._health in {"error", "warning"}:
+            article = "an" if self._health == "error" else "a"
+            reason = f"it reports {article} {self._health}{': ' if self._message else ''}{self._message}"
+            return Freshness(self._name, "partial", reason + _cure(self._message))
         return self._fresh()
 
     def _silent(self, now: float) -> Freshness:
@@ -172,6 +181,11 @@ class Readiness:
         if self._signal == "log-message":
             return False
         return _text(begin.get("title")).startswith(self._title)
+
+
+def _cure(message: str) -> str:
+    """The command that mends what rust-analyzer warns of, where one is known."""
+    return next((f"; to mend it: {cure}" for sign, cure in _CURES.items() if sign in message), "")
 
 
 def _text(value: Any) -> str:

@@ -102,3 +102,13 @@ def test_a_better_server_that_waits_for_trust_is_told(home: Home) -> None:
     home.program("ty")
     assert server(home, "basedpyright")["state"] == "pending_trust"
     assert server(home, "ty")["state"] == "installed"
+
+
+def test_a_server_of_another_typescript_is_told_with_what_it_may_lack(home: Home) -> None:
+    home.write("a.ts", "")
+    home.write("package.json", '{"devDependencies": {"typescript": "~5.6"}}')
+    package = home.program("tsc").parent.parent
+    (package / "package.json").write_text('{"version": "7.0.2"}')
+    row = server(home, "typescript")
+    assert row["state"] == "installed"
+    assert "the project asks for TypeScript ~5.6, and this is TypeScript 7" in row["reason"]

@@ -128,7 +128,7 @@ def _ordered(workplace: Workplace, parts: Iterable[Part[_Found]]) -> list[tuple[
 async def _in_project(workplace: Workplace, server: LanguageServer, query: NameQuery, texts: Texts) -> _Found:
     candidates: list[Symbol] = []
     if server.supports(PROJECT):
-        result = list_of(await server.request(PROJECT, {"query": query.literal}))
+        result = list_of(await server.request(PROJECT, {"query": _project_query(server, query)}))
         own = replace(query, containers=(), whole=False)
         # most of what a server finds only resembles the name; the file of each of the rest is read
         fitting = [raw for raw in result[:MAX_HITS] if own.fits(found_path(raw)[-1:])]
@@ -142,13 +142,21 @@ async def _in_project(workplace: Workplace, server: LanguageServer, query: NameQ
         return _Found([each for each in candidates if query.fits(each.path)])
     files = list(dict.fromkeys(each.place.path for each in candidates))
     is_cut = False
-    if not files:
-        files, is_cut = await _files_with(workplace, server, query)
+    if not any(workplace.workspace.contains(path) for path in files):  # a library may have the name as well
+        declaring, is_cut = await _files_with(workplace, server, query)
+        files = [*declaring, *files]
     outlines = await asyncio.gather(*(_outline(server, path, texts) for path in files[:MAX_FILES]))
     exact = dict(zip(files[:MAX_FILES], outlines, strict=True))
     fitting_symbols = [each for symbols in exact.values() for each in symbols if query.fits(each.path)]
     others = [each for each in candidates if each.place.path not in exact and query.fits(each.path)]
     return _Found(fitting_symbols + others, partial=is_cut or len(files) > MAX_FILES)
+
+
+def _project_query(server: LanguageServer, query: NameQuery) -> str:
+    """What `workspace/symbol` is asked: some servers list only the first of what resembles a name."""
+    literal = query.literal
+    is_exact = query.match == "exact" and bool(literal)
+    return server.specification.exact_query.format(name=literal) if is_exact else literal
 
 
 async def _outline(server: LanguageServer, path: Path, texts: Texts) -> list[Symbol]:

@@ -166,8 +166,15 @@ def found_path(raw: Mapping[str, Any]) -> tuple[str, ...]:
     name, container = raw.get("name"), raw.get("containerName")
     if not isinstance(name, str) or not name:
         return ()
+    if _is_go(raw.get("location")):  # gopls names methods and fields `Command.Flags`, after their package
+        return tuple(part for part in clean_text(name).rpartition("/")[2].split(".") if part)
     above = (container,) if isinstance(container, str) and container else ()
     return path_of((*above, clean_text(name)))
+
+
+def _is_go(location: Any) -> bool:
+    uri = location.get("uri") if isinstance(location, Mapping) else None
+    return isinstance(uri, str) and uri.endswith(".go")
 
 
 def found_symbol(raw: Mapping[str, Any], texts: Texts, encoding: PositionEncoding) -> Symbol | None:

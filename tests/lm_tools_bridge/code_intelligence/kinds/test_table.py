@@ -153,3 +153,37 @@ def test_a_checker_whose_configuration_can_do_harm_waits_for_trust(
     project.trust_all(kinds)
     assert isinstance(kinds.find(KINDS[name]), RunnableProgram)
     assert not project.ran.exists()
+
+
+def test_the_version_of_the_project_chooses_the_server_for_scripts(project: LanguageProject) -> None:
+    project.put("a.ts")
+    project.put("package.json", text='{"devDependencies": {"typescript": "^5.9.3"}}')
+    older = [["typescript-language-server", "vtsls", "typescript", "tree-sitter"]]
+    assert chosen(project, "symbols", "a.ts") == older
+    kind = project.kinds().kind_named("typescript")
+    assert kind is not None
+    assert "asks for TypeScript ^5.9.3, and this is TypeScript 7" in kind.doubt
+
+
+def test_a_project_of_typescript_7_has_the_native_server_without_doubt(project: LanguageProject) -> None:
+    project.put("a.ts")
+    project.put("package.json", text='{"devDependencies": {"typescript": "^5.9.3"}}')
+    project.put("node_modules/typescript/package.json", text='{"version": "7.0.2"}')
+    assert chosen(project, "symbols", "a.ts")[0][0] == "typescript"
+    kind = project.kinds().kind_named("typescript")
+    assert kind is not None
+    assert not kind.doubt
+
+
+def test_gopls_does_not_run_without_go(project: LanguageProject) -> None:
+    project.put("a.go")
+    project.on_path("gopls")
+    kinds = project.kinds()
+    project.trust_all(kinds)
+    place = kinds.find(KINDS["gopls"])
+    assert isinstance(place, Unavailable)
+    assert (place.state, "`go` was not found" in place.reason) == ("missing", True)
+    project.program(".venv/bin/go")  # which is not on the PATH of the server
+    assert isinstance(kinds.find(KINDS["gopls"]), Unavailable)
+    project.on_path("go")
+    assert isinstance(kinds.find(KINDS["gopls"]), RunnableProgram)

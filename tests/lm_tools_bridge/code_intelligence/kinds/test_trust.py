@@ -118,6 +118,7 @@ def test_servers_that_run_code_of_projects_wait_although_they_are_the_users(
 ) -> None:
     project.put(file)
     users = project.on_path(program)
+    project.on_path("go")  # without it, gopls does not run
     kinds = project.kinds()
     assert state(kinds, name) == "untrusted"
     project.trust_all(kinds)

@@ -131,6 +131,22 @@ def test_a_project_that_cannot_be_loaded_is_partial() -> None:
     assert "no Cargo.toml" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("message", "cure"),
+    [
+        ("can't load standard library, try installing `rust-src`", "rustup component add rust-src"),
+        ("`cargo metadata` exited with an error", "cargo fetch"),
+        ("something nobody knows", ""),
+    ],
+)
+def test_a_warning_of_the_server_is_told_with_what_mends_it(message: str, cure: str) -> None:
+    watched = Watched("quiescent")
+    watched.notify(STATUS, {"health": "warning", "quiescent": True, "message": message})
+    freshness = watched.readiness.state(watched.now)
+    assert freshness.state == "partial"
+    assert freshness.reason == f"it reports a warning: {message}" + (f"; to mend it: {cure}" if cure else "")
+
+
 def test_a_log_message_tells_that_files_were_found_until_the_configuration_changes() -> None:
     watched = Watched("log-message", "Found ")
     watched.notify(LOG, {"type": 3, "message": "Loading pyproject.toml"})

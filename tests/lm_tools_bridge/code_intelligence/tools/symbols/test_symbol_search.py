@@ -1,0 +1,113 @@
+"""Declarations by name, where servers list only some, or write names in their own way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lm_tools_bridge.code_intelligence.tools import find_symbol
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import found_path
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from support.projects.file_tree import write_tree
+from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, kind, workplace_of
+
+GO = """\
+package mux
+
+type Route struct {
+\tname string
+}
+
+func (r *Route) Match(x int) bool { return true }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("Route.Match", ("Route", "Match")),
+        ("Flag.Name", ("Flag", "Name")),
+        ("Match", ("Match",)),
+        ("path.Match", ("path", "Match")),
+        ("vendor/golang.org/x/text/unicode/bidi.bracketPairer.pairs", ("bidi", "bracketPairer", "pairs")),
+    ],
+)
+def test_names_of_go_are_paths_without_their_package(name: str, path: tuple[str, ...]) -> None:
+    location = {"uri": "file:///x/route.go", "range": at(0, 0)}
+    raw = {"name": name, "kind": 6, "location": location, "containerName": "github.com/gorilla/mux"}
+    assert found_path(raw) == path
+
+
+def test_a_dot_in_other_languages_is_part_of_a_name() -> None:
+    raw = {"name": "a.b", "kind": 6, "location": {"uri": "file:///x/a.json", "range": at(0, 0)}}
+    assert found_path(raw) == ("a.b",)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_tree(
+        Path(os.path.realpath(tmp_path)), {"proj/route.go": GO, "library/flag.go": "package flag\n"}
+    )
+
+
+def go_server(root: Path, listed: list[dict[str, Any]]) -> InMemoryServer:
+    """A server that lists these symbols for any query, and knows the outline of `route.go`."""
+    server = InMemoryServer(kind("gopls", ".go", exact_query="{name}$"))
+    outline = [
+        {
+            "name": "Route",
+            "kind": 23,
+            "range": at(2, 5, 4, 1),
+            "selectionRange": at(2, 5, 2, 10),
+            "children": [
+                {"name": "name", "kind": 8, "range": at(3, 1, 3, 5), "selectionRange": at(3, 1, 3, 5)}
+            ],
+        },
+        {
+            "name": "(*Route).Match",
+            "kind": 6,
+            "range": at(6, 0, 6, 40),
+            "selectionRange": at(6, 16, 6, 21),
+        },
+    ]
+    server.answers = {
+        "workspace/symbol": lambda params: listed,
+        "textDocument/documentSymbol": lambda params: (
+            outline if params["textDocument"]["uri"].endswith("route.go") else []
+        ),
+    }
+    return server
+
+
+def listed(root: Path, name: str, file: str, line: int, column: int) -> dict[str, Any]:
+    place = {"uri": to_uri(root / file), "range": at(line, column, line, column + 5)}
+    return {"name": name, "kind": 6, "location": place, "containerName": "example.org/x"}
+
+
+async def names(root: Path, server: InMemoryServer, query: str) -> list[str]:
+    result = await find_symbol.call(
+        "lm_findSymbol", workplace_of(root / "proj", server), {"query": query}, CONTEXT
+    )
+    assert isinstance(result.structured, dict)
+    return [symbol["namePath"] for symbol in result.structured["symbols"]]
+
+
+@pytest.mark.parametrize("query", ["Match", "Route/Match", "Route.Match"])
+async def test_a_method_of_go_is_found_beside_a_library_with_that_name(root: Path, query: str) -> None:
+    server = go_server(
+        root,
+        [
+            listed(root, "Match", "library/flag.go", 0, 0),
+            listed(root, "Route.Match", "proj/route.go", 6, 16),
+        ],
+    )
+    assert "Route/Match" in await names(root, server, query)
+    assert server.asked[0] == ("workspace/symbol", {"query": "Match$"})
+
+
+async def test_the_project_is_searched_where_a_server_lists_only_a_library(root: Path) -> None:
+    server = go_server(root, [listed(root, "FlagSet.name", "library/flag.go", 0, 0)])
+    assert await names(root, server, "Route/name") == ["Route/name"]

@@ -161,7 +161,7 @@ class AvailableKinds:
         """That a program is missing which the server runs, where it cannot do without."""
         search = self._choices.search_path()
         for name, step in kind.needs.items():
-            if not any(program.origin == "PATH" for program in self._finder.find(name, search)):
+            if not any(program.origin == "PATH" for program in self._finder.find_programs(name, search)):
                 reason = f"`{name}` was not found, without which {kind.name} cannot read a project"
                 return Unavailable(kind, "missing", f"{reason}; to install it: {step}")
         return None

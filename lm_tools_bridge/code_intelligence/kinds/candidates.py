@@ -64,7 +64,7 @@ class CandidateFinder:
                 candidates.append(Candidate(_runnable(command, entry, not needs_trust), program, needs_trust))
         return candidates
 
-    def find(self, name: str, search: str) -> Sequence[Program]:
+    def find_programs(self, name: str, search: str) -> Sequence[Program]:
         """The programs of a name that a server runs itself: see `ProgramFinder.find`."""
         return self._programs.find(name, search, is_any=True)
 

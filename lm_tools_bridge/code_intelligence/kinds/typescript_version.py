@@ -62,20 +62,20 @@ def project_typescript(folders: Iterable[Path], packages: Iterable[Path]) -> Pro
         packages: the files `package.json` of the project itself.
     """
     for folder in folders:
-        version = _text(_read(folder / "node_modules/typescript/package.json").get("version"))
+        version = _text(_read_package(folder / "node_modules/typescript/package.json").get("version"))
         if (major := _leading_number(version)) is not None:
             return ProjectTypeScript(version, major, is_installed=True)
     near = sorted(packages, key=lambda path: (len(path.parts), str(path)))
     for package in near[:MAX_PACKAGES]:
-        for wanted in _asked_for(_read(package)):
-            if (major := highest_major(wanted)) is not None:
-                return ProjectTypeScript(wanted, major, is_installed=False)
+        for range_text in _asked_for(_read_package(package)):
+            if (major := highest_major(range_text)) is not None:
+                return ProjectTypeScript(range_text, major, is_installed=False)
     return None
 
 
-def highest_major(wanted: str) -> int | None:
+def highest_major(range_text: str) -> int | None:
     """The highest major version that a range of npm allows; None if it sets no limit, or is none. Pure."""
-    majors = [_highest_of(part) for part in wanted.removeprefix("npm:typescript@").split("||")]
+    majors = [_highest_of(part) for part in range_text.removeprefix("npm:typescript@").split("||")]
     return None if None in majors else max((major for major in majors if major is not None), default=None)
 
 
@@ -96,8 +96,8 @@ def _highest_of(comparators: str) -> int | None:
 def _asked_for(package: Mapping[str, object]) -> Iterator[str]:
     for table in _TABLES:
         dependencies = package.get(table)
-        if isinstance(dependencies, Mapping) and (wanted := _text(dependencies.get("typescript"))):
-            yield wanted
+        if isinstance(dependencies, Mapping) and (range_text := _text(dependencies.get("typescript"))):
+            yield range_text
 
 
 def _leading_number(version: str) -> int | None:
@@ -109,7 +109,7 @@ def _text(value: object) -> str:
     return value[:60] if isinstance(value, str) and value.isprintable() else ""
 
 
-def _read(file: Path) -> Mapping[str, object]:
+def _read_package(file: Path) -> Mapping[str, object]:
     """A `package.json`; empty if it is none."""
     try:
         status = file.stat()

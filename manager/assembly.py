@@ -16,13 +16,11 @@ from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.services import StartedBy
 from manager.admin.measures import Measures
 from manager.admin.status import Status
+from manager.answers.catalog import Catalog, ServerDiscover
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
-from manager.answers.listing.catalog import Catalog
-from manager.answers.listing.list_adaptation import ListAdaptation
-from manager.answers.listing.lists import Lists
-from manager.answers.listing.own_servers import OwnServersLookup
-from manager.answers.listing.server_discover import ServerDiscover
+from manager.answers.list_adaptation import ListAdaptation, OwnServersLookup
+from manager.answers.lists import Lists
 from manager.answers.roots import RootsRequests
 from manager.call_observer import NO_OBSERVER
 from manager.configuration.paths import Paths
@@ -34,7 +32,7 @@ from manager.endpoints.stateless import StatelessEndpoint
 from manager.features import DaemonPart, DaemonStart, make_parts, make_remote_hosts
 from manager.forwarding.forward import Forwarder
 from manager.guests import ClosedGate, GuestGate
-from manager.http.stream_endings import StreamEndings
+from manager.http.open_streams import StreamEndings
 from manager.installation import Installation
 from manager.relay.fast_path import FastPath
 from manager.route_cache.cached_calls import CachedPath
@@ -175,6 +173,7 @@ def assemble(
             store,
             installation,
             address,
+            routes.open_requests,
             waiting_calls,
             client_processes.notice_ends,
             features.values(),

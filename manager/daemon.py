@@ -32,16 +32,15 @@ from manager.configuration.settings import Settings
 from manager.endpoints.mcp import McpRoutes
 from manager.features import DaemonParts
 from manager.housekeeping import OwnFiles, housekeep
-from manager.http.stream_endings import StreamEndings
-from manager.listener.connection_limits import connection_limits
+from manager.http.open_streams import StreamEndings
+from manager.listener.connections import connection_limits
 from manager.listener.control_listener import ControlListener
 from manager.listener.pages import control_runner, port_app
 from manager.listener.peer_identity import same_user_check
-from manager.listener.private_endpoint import PrivateEndpoint
-from manager.listener.runner import Runner
+from manager.listener.runner import PrivateEndpoint, Runner
 from manager.logs.blocked_loop import watched
 from manager.logs.log import configure, log_file, logger, unblocked
-from manager.routing.request_heads.admission import AdmissionRules
+from manager.routing.admission import AdmissionRules
 from manager.runtime_tuning import FreedMemory, loop_factory, use_one_heap
 from manager.sessions.session_manager import SessionManager
 from manager.startup import systemd
@@ -278,7 +277,6 @@ class Daemon:
 
     async def _release(self, parts: Parts) -> None:
         """Stop in order. Calls that cannot finish get an answer, because their servers end first."""
-        parts.status.is_draining = True
         if self._restarts:  # the same process goes on: for systemd the service never stops
             systemd.notify(STATUS="restarting")
         else:

@@ -42,7 +42,7 @@ _OWN_WRITERS: Final = frozenset(
         "lm_tools_bridge/remote_hosts/known_hosts.py",
         "lm_tools_bridge/client_setup/editing/undo_records.py",
         "manager/listener/control_listener.py",
-        "manager/listener/private_endpoint.py",
+        "manager/listener/runner.py",
         "manager/logs/log.py",
         "manager/housekeeping.py",
         "lm_tools_bridge/recorder/recorder.py",

@@ -18,7 +18,7 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal.request_state import SHORT_ID
-from manager.status_reading.responses import json_object
+from manager.status_reading import json_object
 from manager.waiting_calls import UNKNOWN_END, AnswerResult, ReportedApproval, ReportedCall
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.machine.own_process import with_session_folder
 from manager.logs.log import logger
-from manager.status_reading.attention import Attention, attention
+from manager.status_reading import Attention, attention
 
 if TYPE_CHECKING:
     from dbus_fast import Message

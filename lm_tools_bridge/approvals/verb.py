@@ -19,10 +19,10 @@ from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.text.printable import operand, printable
 from manager.cli import workspace_command
 from manager.cli.output.manager_access import explained, user_paths
-from manager.cli.workspace.remote_project import change_tool
+from manager.cli.workspace_command import change_tool
 from manager.client import Control
 from manager.features import has_feature
-from manager.status_reading.responses import objects
+from manager.status_reading import objects
 
 _COLUMNS: Final = (
     Column("ID", Kind.NAME),

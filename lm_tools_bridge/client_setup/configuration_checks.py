@@ -22,7 +22,7 @@ from lm_tools_bridge.protocol.internal.client_traits import namespace_of
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import read_approvals
-from manager.status_reading.responses import merged_workspaces
+from manager.status_reading import merged_workspaces
 
 _FOLDER_HEADER: Final = headers.WORKSPACE_CWD.lower()
 _NOT_REQUIRED: Final = "required = true is missing, so Codex waits for the list of tools for 1 s only"

@@ -14,7 +14,7 @@ from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import answer_of, root_of
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.status_reading.responses import objects
+from manager.status_reading import objects
 
 LIMIT_S: Final = 30.0
 """The answer runs each program once for its version, each for some seconds at most."""

@@ -27,7 +27,7 @@ from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option,
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.text.quantities import latency
 from manager.cli.output.overview import workspace_table
-from manager.status_reading.responses import merged_workspaces
+from manager.status_reading import merged_workspaces
 
 if TYPE_CHECKING:
     from mcp import Client

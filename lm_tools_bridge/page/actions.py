@@ -12,9 +12,15 @@ from manager.admin.control.project_command import CHANGES, NotChanged, ToolChang
 from manager.admin.control.services import Services
 from manager.disk.folder import CwdProblem
 from manager.startup.replacement import Unusable
-from manager.status_reading.responses import json_object, objects
-from manager.status_reading.source_problems import is_login_here, source_step
-from manager.status_reading.tool_rows import EFFECTS, LISTED, VISIBILITIES
+from manager.status_reading import (
+    EFFECTS,
+    LISTED,
+    VISIBILITIES,
+    is_login_here,
+    json_object,
+    objects,
+    source_step,
+)
 from manager.waiting_calls import WaitingCalls
 
 

@@ -12,7 +12,7 @@ from lm_tools_bridge.page.charts import chart
 from lm_tools_bridge.page.html import facts, state, text
 from lm_tools_bridge.text.quantities import latency, size
 from manager.admin.measures import EVERY_S, Moment
-from manager.status_reading.responses import objects
+from manager.status_reading import objects
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from lm_tools_bridge.protocol.internal.source_states import STATES
 from lm_tools_bridge.terminal.views import MARKS, Tone, tone_of
 from lm_tools_bridge.text.printable import printable
 from manager.features import has_feature
-from manager.status_reading.source_problems import is_login_here
+from manager.status_reading import is_login_here
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 CALLS_PATH: Final = "/page/calls"

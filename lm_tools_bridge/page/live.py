@@ -15,7 +15,7 @@ from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.services import Services
 from manager.admin.measures import Moment
 from manager.logs.log import logger
-from manager.status_reading.responses import json_object, objects
+from manager.status_reading import json_object, objects
 
 LEAST_S: Final = 5.0
 """Seconds between two looks that are compared: time enough for a share that does not jump."""

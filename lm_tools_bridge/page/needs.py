@@ -9,8 +9,7 @@ from typing import Any, Final
 from lm_tools_bridge.page.html import Action, capitalized, plain_state, source_action
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
 from lm_tools_bridge.terminal.views import Tone
-from manager.status_reading.responses import merged_workspaces, objects
-from manager.status_reading.source_problems import running_twice, source_problems
+from manager.status_reading import merged_workspaces, objects, running_twice, source_problems
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _REPLACED: Final = frozenset({"changed", "other_version"})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.page.health import Health
 from lm_tools_bridge.page.needs import Need, needs
-from manager.status_reading.responses import merged_workspaces, objects
+from manager.status_reading import merged_workspaces, objects
 
 MOST_ROWS: Final = 50
 """Most rows of a table; the verbs show all."""

@@ -20,9 +20,7 @@ from lm_tools_bridge.page.html import (
 )
 from lm_tools_bridge.page.project_selection import ProjectView, Waiting
 from lm_tools_bridge.protocol.internal.source_states import DOWN
-from manager.status_reading.responses import first_sentence
-from manager.status_reading.source_problems import source_step
-from manager.status_reading.tool_rows import VISIBILITIES, listing
+from manager.status_reading import VISIBILITIES, first_sentence, listing, source_step
 
 _STDERR_LINES: Final = 10
 _DECISIONS: Final = {"allow": "Allow", "ask": "Ask", "deny": "Deny"}

@@ -17,7 +17,7 @@ from lm_tools_bridge.page.project_selection import (
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.services import Services
-from manager.status_reading.responses import json_object, merged_workspaces
+from manager.status_reading import json_object, merged_workspaces
 
 _SHOWN_THERE: Final = "It is on another host, and the command shows it from there."
 _NOT_RUNNING: Final = "Its server does not run. It starts with the next request from the folder."

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from manager.routing.workspace.remote_address import may_be_remote
-from manager.status_reading.responses import TRUST_PENDING, objects
-from manager.status_reading.tool_rows import context_cost
+from manager.status_reading import TRUST_PENDING, context_cost, objects
 
 MOST_TOOLS: Final = 500
 """Most tools on the page; `lmtb tools --all` shows all."""

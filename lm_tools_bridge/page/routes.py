@@ -26,7 +26,7 @@ from manager.admin.measures import Moment
 from manager.configuration.paths import Paths
 from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.http import lazy_aiohttp as web
-from manager.routing.request_heads.admission import AdmissionRefusal
+from manager.routing.admission import AdmissionRefusal
 from manager.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from lm_tools_bridge.text.printable import printable
 from manager.logs.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file import InstanceRow
-from manager.status_reading.responses import json_object
+from manager.status_reading import json_object
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.refusals import server_offline
 from manager.upstream.failures import Blame, UpstreamFailure
-from manager.upstream.response_head import ResponseHead
+from manager.upstream.response import ResponseHead
 
 if TYPE_CHECKING:
     from lm_tools_bridge.remote_hosts.tunnel.near_end import NearEnd

@@ -16,7 +16,7 @@ from lm_tools_bridge.team.calls.remote_call import AnswerLost, Head, RemoteCall,
 from lm_tools_bridge.team.membership import Use
 from manager.admin.control.control_messages import read_body
 from manager.http import lazy_aiohttp as web
-from manager.routing.request_heads.admission import AdmissionRefusal
+from manager.routing.admission import AdmissionRefusal
 
 if TYPE_CHECKING:
     from lm_tools_bridge.team.connection import Connection

@@ -32,7 +32,7 @@ from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.guests import GuestGate
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import logger
-from manager.routing.request_heads.admission import is_mcp_target
+from manager.routing.admission import is_mcp_target
 from manager.sessions.session_manager import SessionManager
 
 WRONG_AT_ONCE: Final = 10

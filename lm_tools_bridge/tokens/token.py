@@ -18,7 +18,7 @@ import msgspec
 
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.own_token import FILE, PREFIX, read_own_token
-from manager.routing.request_heads.admission import is_mcp_target
+from manager.routing.admission import is_mcp_target
 
 SCOPES: Final = {
     "mcp": "call tools: the MCP endpoints",

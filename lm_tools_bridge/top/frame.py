@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from lm_tools_bridge.top.sample import Sample, Usage
-from manager.status_reading.attention import attention
-from manager.status_reading.responses import is_gone, merged_workspaces, objects
+from manager.status_reading import attention, is_gone, merged_workspaces, objects
 
 _MANAGER: Final = (
     "state", "version", "pid", "address", "uptimeSec", "connectedClients", "sessions", "streams", "rssBytes",

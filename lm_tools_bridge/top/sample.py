@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from manager.client import ControlRefusal, ManagerFault, NoManager
-from manager.status_reading.responses import objects
+from manager.status_reading import objects
 
 IDLE_S: Final = 5.0
 """Seconds after which a workspace without calls is asked again, for the state of its sources."""

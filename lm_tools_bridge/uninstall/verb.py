@@ -16,11 +16,11 @@ from lm_tools_bridge.machine.private_folder import remove
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.uninstall.inventory import Group, groups, own_files, remains
-from manager.cli.lifecycle.stop import stop
 from manager.cli.output.manager_access import user_paths
 from manager.cli.service.facts import gather
 from manager.cli.service.plan import Plan, removal
 from manager.cli.service.verb import carry_out, show
+from manager.cli.stop import stop
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.features import has_feature

@@ -2,7 +2,7 @@
 
 It keeps calls, errors, durations, memory and lag of each ten seconds of the last ten minutes.
 `prometheus_text.py` formats the counters for `/metrics`, `status.py` for the status. Counters of calls are
-in `manager/supervision/instance.py` and `manager/routing/state/timings.py`.
+in `manager/supervision/instance.py` and `manager/supervision/instance.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ import msgspec
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from manager import __version__
-from manager.routing.state.timings import Histogram, percentiles
 from manager.sessions.session_manager import SessionManager
-from manager.supervision.instance import Figures
+from manager.supervision.instance import Figures, Histogram, percentiles
 from manager.supervision.process import usage_of
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces

@@ -21,7 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from manager.admin.measures import Counter, MeasuresSnapshot, WorkspaceMeasures
-from manager.routing.state.timings import BOUNDS, Histogram
+from manager.supervision.instance import BOUNDS, Histogram
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BOUNDS_PER_BUCKET: Final = 2

@@ -1,6 +1,6 @@
 """Lists the routes of the manager's port that aiohttp serves, and renders the last log lines as a page.
 
-Requests for MCP are recognised in `routing/request_heads/request_metadata.py`; `listener/pages.py` serves
+Requests for MCP are recognised in `routing/request_metadata.py`; `listener/pages.py` serves
 these routes. The page of the log is self-contained, escaped and without script.
 """
 

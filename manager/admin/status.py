@@ -14,19 +14,19 @@ from typing import Any, Final, Protocol
 
 from lm_tools_bridge.protocol import jsonrpc
 from manager import __version__
-from manager.answers.listing.own_servers import OwnServersLookup
+from manager.answers.list_adaptation import OwnServersLookup
+from manager.http.request import OpenRequests
 from manager.installation import Installation
 from manager.logs.log import recent_lines, short
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
-from manager.routing.state.registration import Registration
+from manager.routing.state.registrations import Registration
 from manager.routing.state.session_table import Session
-from manager.routing.state.timings import Percentiles, percentiles, sum_counts
-from manager.routing.workspace.workspace_id import workspace_id
+from manager.routing.workspace.matching import workspace_id
 from manager.sessions.session_manager import SessionManager
 from manager.state_file import Store
 from manager.supervision import presence
-from manager.supervision.instance import Figures, Instance
+from manager.supervision.instance import Figures, Instance, Percentiles, percentiles, sum_counts
 from manager.supervision.process import usage_of
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace
@@ -60,6 +60,7 @@ class Status:
         store: Store,
         installation: Installation,
         address: str,
+        open_requests: OpenRequests,
         waiting_calls: WaitingCalls = NOBODY,
         notice_ended_clients: Callable[[float], None] = lambda _: None,
         features: Iterable[ReportingPart] = (),
@@ -76,7 +77,7 @@ class Status:
         self._installation = installation
         self._address = address
         self._last_non_empty: float | None = None
-        self.is_draining = False
+        self._open_requests = open_requests
 
     def payload(self, now: float, wall: float, started_at: float) -> dict[str, Any]:
         """The complete status as a JSON object."""
@@ -97,7 +98,7 @@ class Status:
             "installation": {"state": self._installation.state, "version": self._installation.version},
             "pid": os.getpid(),
             "address": self._address,
-            "state": "draining" if self.is_draining else "degraded" if degraded else "ready",
+            "state": "draining" if self._open_requests.is_draining else "degraded" if degraded else "ready",
             "degraded": degraded,
             **clock.stamps("now", now),
             "uptimeSec": int(now - started_at),

@@ -1,14 +1,20 @@
-"""A request with what is needed to answer it, how it is made, and the kinds of replies to it.
+"""A request with what is needed to answer it, how it is made, and who sent it.
 
 A new exchange has the claims of its request, and says whether the client has to be asked where it works;
-`routing/workspace/resolution.py` decides what counts. `relay/writer.py` writes a reply as HTTP; nothing here
-depends on sockets or frameworks.
+`routing/workspace/resolution.py` decides what counts. Nothing here depends on sockets or frameworks.
+
+Who sent it is told to the table of clients and to the observer of calls. A call's origin is who called what,
+from where, when, in which W3C trace context (Trace Context, Level 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Final
 
 import msgspec
@@ -21,13 +27,12 @@ from lm_tools_bridge.protocol.input_requests import declares_roots
 from lm_tools_bridge.protocol.internal.client_traits import ClientTraits
 from lm_tools_bridge.protocol.internal.request_state import workspace_of
 from lm_tools_bridge.protocol.jsonrpc import Request
-from lm_tools_bridge.protocol.names import Era
-from manager.forwarding.answer import Answer
-from manager.http.stream_endings import StreamEndings
-from manager.routing.client_needs import needs_of
-from manager.routing.client_profiles import ClientProfiles
-from manager.routing.request_heads.request_metadata import RequestMetadata
-from manager.routing.state.clients import Client, RequestRecord
+from lm_tools_bridge.protocol.names import ASSUMED_LEGACY, Era
+from lm_tools_bridge.protocol.trace_context import BITS, NAME
+from manager.call_observer import CallLabel, CallOrigin
+from manager.routing.client_profiles import ClientProfiles, needs_of
+from manager.routing.request_metadata import RequestMetadata
+from manager.routing.state.clients import Client, Peer, RequestRecord
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WORDS, Claims, WorkspaceSource
 from manager.supervision.workspace import Workspace
@@ -214,67 +219,6 @@ class Exchange:
                 self.session.implied_workspace = located.implied_workspace
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A complete answer.
-
-    Attributes:
-        body: One JSON-RPC message, or empty with status 202.
-    """
-
-    body: bytes = b""
-    status: int = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Events:
-    """Messages of one line each: the manager's notifications and requests, then the response."""
-
-    messages: AsyncGenerator[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a stream that does not end by itself is ended: by `endings`, with `farewell` as its response.
-
-    Attributes:
-        seen: the record of its request, which says while the stream is open.
-    """
-
-    endings: StreamEndings
-    farewell: bytes
-    seen: RequestRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IdleStream:
-    """An event stream with a single message that stays open until it is ended."""
-
-    message: bytes
-    ending: Ending
-
-
-@dataclass(frozen=True, slots=True)
-class Relayed:
-    """A workspace server's answer, relayed as it arrives.
-
-    Attributes:
-        again: Sends the request once more with further parameters, after an input request of the server.
-        give_up: Cancels the suspended call with this `requestState`, if the request is not sent again.
-        ending: How a listen stream is ended.
-    """
-
-    answer: Answer
-    again: Callable[[Mapping[str, msgspec.Raw]], Awaitable[Answer | Refusal]]
-    give_up: Callable[[msgspec.Raw], Awaitable[None]]
-    ending: Ending | None = None
-
-
-Reply = Plain | Events | Relayed
-AnyReply = Reply | IdleStream
-"""Replies including those of stateless requests only."""
-
-
 _NOTHING: Final = msgspec.Raw(b"{}")
 _NO_WORKSPACE: Final = frozenset({names.INITIALIZE, names.PING, names.SET_LEVEL, *names.HANDSHAKE_NAMES})
 """Requests in a session whose answer does not depend on the evidence for its workspace."""
@@ -379,3 +323,94 @@ def _answered_workspace(inbound: Inbound) -> str | None:
     text = None if state is None else jsonrpc.text_of(state)
     workspace = None if text is None else workspace_of(text)
     return workspace if workspace is None or len(workspace) <= MAX_WORKSPACE else None
+
+
+_HEADER: Final = NAME.encode()
+_random_bits: Final = random.Random(os.urandom(32)).getrandbits  # noqa: S311  unique, not secret
+make_trace_number: Final[Callable[[], int]] = partial(_random_bits, BITS)
+"""Draws the number of a new trace context (`make_traceparent`). Should it ever be 0, none is sent."""
+
+
+def brought_trace(exchange: Exchange) -> str:
+    """The `traceparent` that a call brought: in its `_meta`, else in its headers; empty if it has none."""
+    own = exchange.inbound.meta.get(NAME)
+    if own is not None:
+        return jsonrpc.text_of(own) or ""
+    sent = (value for name, value in exchange.passed_headers if name.lower() == _HEADER)
+    return next(sent, b"").decode("latin-1")
+
+
+OBSERVED_METHODS: Final = frozenset(
+    {names.TOOLS_CALL, names.PROMPTS_GET, names.RESOURCES_READ, names.COMPLETE}
+)
+"""The methods whose requests are calls, of which an observer is told."""
+_NAMED: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET})
+"""Those with a name that is told. The address of a resource may say as much as its content."""
+
+
+def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = None) -> CallOrigin | None:
+    """The origin of a client's call; None if nobody observes it.
+
+    Args:
+        params: the parameters of the call in `callTool`, if that was unwrapped.
+    """
+    client, method = exchange.observed_client, exchange.message.method
+    if client is None or method not in OBSERVED_METHODS:
+        return None
+    call_params = exchange.params if params is None else params
+    name = None
+    if method in _NAMED:
+        name = exchange.inbound.name if params is None else jsonrpc.text_of(params.get("name", b"null"))
+    label = CallLabel(
+        client.info,
+        client.era,
+        client.revision,
+        exchange.headers.get(headers.WORKSPACE_ID, ""),
+        method,
+        name or "",
+        "",
+        exchange.headers.get(headers.WORKSPACE_SOURCE, ""),
+    )
+    session = exchange.session
+    sent = len(jsonrpc.bytes_of(call_params["arguments"])) if "arguments" in call_params else 0
+    return CallOrigin(
+        label,
+        None if session is None else session.id,
+        exchange.begun or time.monotonic(),
+        sent,
+        "" if exchange.made_trace else brought_trace(exchange),
+        exchange.made_trace,
+        exchange.asked_s,
+    )
+
+
+MAX_INFO: Final = 1024
+"""Largest `clientInfo` in bytes that is kept; a larger one is dropped."""
+MAX_METHOD: Final = 100
+
+
+@lru_cache(maxsize=256)
+def _info(name: str | None, version: str | None) -> bytes:
+    return jsonrpc.dumps({"name": name, "version": version})
+
+
+def client_record(exchange: Exchange, now: float, peer: Peer | None = None) -> tuple[Client, RequestRecord]:
+    """The client's row in the table of clients, and the record of its request at monotonic time `now`.
+
+    Args:
+        peer: the connection that the request came from, which its session remembers; None if it has no
+            addresses.
+    """
+    session = exchange.session
+    if session is None:
+        client_info = exchange.inbound.meta.get(names.META_CLIENT)
+        info = b"" if client_info is None else jsonrpc.bytes_of(client_info)
+        revision = exchange.inbound.revision or ASSUMED_LEGACY
+    else:
+        info = _info(session.client_name, session.client_version)
+        revision = session.revision
+    client = Client(info if len(info) <= MAX_INFO else b"", exchange.inbound.era.value, revision)
+    if session is not None and peer is not None:
+        session.peer = peer
+    method = exchange.message.method[:MAX_METHOD]
+    return client, RequestRecord(now, method, exchange.claims, exchange.headers, peer=peer)

@@ -1,7 +1,8 @@
-"""Performs the handshake, the tool `lmToolsBridge.requestWorkspaceMCPServer`.
+"""Performs the handshake (`lmToolsBridge.requestWorkspaceMCPServer`); answers for the manager's resources.
 
 Steps: find the workspace of the folder, start its server, check its health, bind the session, discover the
-tools, answer. A refusal at any step leaves an existing binding unchanged.
+tools, answer. A refusal at any step leaves an existing binding unchanged. The resource of the handshake says
+what a handshake found, without starting anything.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from manager.answers import result_format
-from manager.answers.exchange import Events, Exchange, Located, Reply
-from manager.answers.listing.catalog import Catalog
-from manager.answers.listing.lists import fingerprint
+from manager.answers import replies
+from manager.answers.catalog import Catalog
+from manager.answers.exchange import Exchange, Located
+from manager.answers.lists import fingerprint
+from manager.answers.replies import Events, Plain, Reply
 from manager.answers.workspace_lookup import conflicting
 from manager.logs.log import logger, short
-from manager.routing.discovery import handshake_result as wording
-from manager.routing.discovery.payload import Entry
+from manager.routing import discovery as wording
+from manager.routing.discovery import CALL_TOOL_TEXT, Entry
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.remote_address import split_root
 from manager.routing.workspace.resolution import WorkspaceSource
@@ -103,7 +105,7 @@ class Handshakes:
             with contextlib.suppress(asyncio.CancelledError):
                 await work
         if isinstance(outcome, Refusal):
-            yield outcome.as_error(exchange.message.id) if bare else result_format.refusal(exchange, outcome)
+            yield outcome.as_error(exchange.message.id) if bare else replies.refusal(exchange, outcome)
             return
         async for message in self._list_changes(exchange, outcome):
             yield message
@@ -113,7 +115,7 @@ class Handshakes:
         if bare:
             return jsonrpc.result(exchange.message.id, success.payload)
         content = [{"type": "text", "text": wording.summary(success.payload)}]
-        return result_format.result(exchange, {"content": content, "structuredContent": success.payload})
+        return replies.result(exchange, {"content": content, "structuredContent": success.payload})
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -234,3 +236,41 @@ def public_health(instance: Instance) -> dict[str, msgspec.Raw]:
 def _progress(token: msgspec.Raw, count: int) -> bytes:
     params = {"progressToken": token, "progress": count, "message": "starting the workspace server"}
     return jsonrpc.notification(names.PROGRESS, params)
+
+
+def read_own(exchange: Exchange, located: Located | None, workspaces: Workspaces) -> Plain | None:
+    """The result of reading one of the manager's resources; None if the URI names another resource."""
+    uri = exchange.inbound.name
+    if uri == names.URI_CALL_TOOL:
+        text = CALL_TOOL_TEXT
+    elif uri == names.URI_HANDSHAKE:
+        snapshot = _snapshot(exchange, located, workspaces)
+        text = (
+            f"Call {names.HANDSHAKE} with {{ cwd: string }}, the absolute path of your project.\n"
+            f"Then call tools by name, or through {names.CALL_TOOL}.\n"
+            f"Status snapshot:\n{jsonrpc.dumps(snapshot).decode()}\n"
+        )
+    else:
+        return None
+    contents = [{"uri": uri, "mimeType": "text/plain", "text": text}]
+    return Plain(replies.result(exchange, {"contents": contents}))
+
+
+def _snapshot(exchange: Exchange, located: Located | None, workspaces: Workspaces) -> dict[str, Any]:
+    """The client's current state, whoever started its server. Reading it starts no server."""
+    session = exchange.session
+    workspace = None if located is None else located.workspace
+    instance = None if workspace is None else presence.serving(workspaces, workspace)
+    since = None if workspace is None else presence.offline_since(workspaces, workspace)
+    snapshot: dict[str, Any] = {
+        "ready": instance is not None,
+        "online": instance is not None,
+        "workspaceSetExplicitly": session is not None and session.workspace is not None,
+        "workspace": None if workspace is None else workspace.id,
+        "cwd": None if session is None else session.cwd,
+        "offlineDurationSec": None if since is None else int(workspaces.registered_servers.now() - since),
+        "target": None if instance is None else presence.target_of(instance),
+    }
+    if instance is not None:
+        snapshot["health"] = {"ok": True, "status": 200, "data": public_health(instance)}
+    return snapshot

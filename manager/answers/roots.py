@@ -21,8 +21,9 @@ from msgspec import structs
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.input_requests import roots_in
-from manager.answers import result_format
-from manager.answers.exchange import Exchange, Plain
+from manager.answers import replies
+from manager.answers.exchange import Exchange
+from manager.answers.replies import Plain
 
 TTL_S: Final = 600.0
 INPUT_KEY: Final = "workspace"
@@ -52,7 +53,7 @@ class RootsRequests:
             "inputRequests": {INPUT_KEY: {"method": names.ROOTS_LIST}},
             "requestState": self._signed_state(exchange, int(self._wall() + TTL_S)),
         }
-        return Plain(result_format.result(exchange, value))
+        return Plain(replies.result(exchange, value))
 
     def accept_answer(self, exchange: Exchange) -> Exchange | Plain:
         """Read the roots from a request that answers `input_required`; other requests are returned unchanged.

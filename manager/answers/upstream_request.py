@@ -19,12 +19,14 @@ import msgspec
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.names import LATEST_MODERN
-from manager.answers import result_format
-from manager.answers.call_origin import origin_of
-from manager.answers.exchange import Exchange, Located, Relayed, Reply
+from manager.answers import replies
+from manager.answers.exchange import Exchange, Located, origin_of
+from manager.answers.replies import Relayed, Reply
+from manager.answers.workspace_lookup import look_up_cached
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import ForwardedCall
+from manager.supervision.workspaces import Workspaces
 
 _ELICITATION_SINCE: Final = "2025-06-18"
 _LEVEL_UNSAID: Final = "info"
@@ -37,6 +39,8 @@ _REMEMBERED: Final = 256
 _meta_texts: dict[tuple[object, ...], bytes] = {}
 _UNMIRRORED: Final = (headers.UNMIRRORED.encode(), b"1")
 _AS_IS: Final = (headers.PASS_THROUGH.encode(), b"1")
+DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
+"""Methods that are forwarded unchanged once the workspace is known, at every URL."""
 
 
 def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:
@@ -291,7 +295,7 @@ class PreparedCall:
     def reply_to(self, answer: Answer | Refusal) -> Reply:
         """The reply with this answer of the workspace server."""
         if isinstance(answer, Refusal):
-            return result_format.refuse(self.exchange, answer)
+            return replies.refuse(self.exchange, answer)
         return Relayed(answer, self._send_again, self._give_up)
 
     async def _send_again(self, more: Mapping[str, msgspec.Raw]) -> Answer | Refusal:
@@ -308,3 +312,23 @@ class PreparedCall:
             answer = await self._forwarder.send(workspace, cancelled_notification(state))
             if not isinstance(answer, Refusal):
                 await answer.aclose("ok")
+
+
+def prepare_call(workspaces: Workspaces, forwarder: Forwarder, exchange: Exchange) -> PreparedCall | None:
+    """Prepare a request that is forwarded unchanged to a workspace that is known from memory.
+
+    Returns:
+        None if `Dispatch.answer` has to be called instead: something must be read, asked or answered here.
+    """
+    inbound = exchange.inbound
+    if exchange.message.method not in DIRECT or "requestState" in inbound.params:
+        return None
+    if exchange.wants_roots or exchange.has_sub_agents:
+        return None
+    if exchange.is_tool_call and inbound.name in names.MANAGER_TOOL_NAMES:
+        return None
+    located = look_up_cached(workspaces, exchange.claims)
+    if located is None:
+        return None
+    exchange.decided(located)
+    return PreparedCall(forwarder, exchange, located)

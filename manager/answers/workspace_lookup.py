@@ -1,10 +1,13 @@
 """Looks up the workspace of a request: finds where its claims point, and has them weighed.
 
-`routing/workspace/resolution.py` weighs them, `supervision/workspaces.py` says where a folder lies.
+`routing/workspace/resolution.py` weighs them, `supervision/workspaces.py` says where a folder lies. A
+sub-agent in a worktree of its own shares the connection and the roots of its parent, and nothing else says
+whose a request is: such a call is refused unless paths among its arguments tell.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,7 +15,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from manager.answers.exchange import Located, Unlocated
+from manager.answers.exchange import Exchange, Located, Unlocated
 from manager.disk.folder import CwdProblemKind
 from manager.routing.workspace.cwd import is_absolute
 from manager.routing.workspace.resolution import (
@@ -297,3 +300,46 @@ def _shown(text: str) -> str:
 def workspace_not_set(unlocated: Unlocated) -> Refusal:
     """The refusal for a request that needs a workspace and has none, with the problem of its evidence."""
     return unlocated.problem or Refusal(Reason.WORKSPACE_NOT_SET, "workspace not set")
+
+
+_ADDRESS = (WorkspaceSource.QUERY, WorkspaceSource.HEADER)
+
+
+async def tell_callers_apart(
+    workspaces: Workspaces, exchange: Exchange, located: Located, arguments: msgspec.Raw
+) -> Located | Refusal:
+    """The workspace of a tool call whose evidence led to `located`, or a refusal that names both folders.
+
+    Args:
+        arguments: those of the tool, an object as JSON text. Absolute paths in them tell.
+    """
+    if not exchange.has_sub_agents:
+        return located
+    worktrees = await workspaces.worktrees_of_agents(located.workspace)
+    if not worktrees:
+        return located
+    by_paths = await look_up_by_paths(workspaces, arguments)
+    if by_paths is None:
+        return _ambiguous_caller(located, worktrees)
+    if not any(_lies_in(by_paths.workspace.root, worktree) for worktree in worktrees):
+        # an absolute path in a third project says nothing of who calls
+        root = located.workspace.root
+        return located if _lies_in(by_paths.workspace.root, root) else _ambiguous_caller(located, worktrees)
+    address = located.addressed_by or (located.source if located.source in _ADDRESS else None)
+    return Located(by_paths.workspace, by_paths.source, addressed_by=address)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _ambiguous_caller(located: Located, worktrees: tuple[str, ...]) -> Refusal:
+    root = located.workspace.root
+    return Refusal(
+        Reason.CONFLICTING_WORKSPACE,
+        f"this call could mean two folders: {root}, or the worktree of a sub-agent, {', '.join(worktrees)}",
+        f"call {names.CALL_TOOL} with cwd = the absolute path of the folder that you work in, or name files"
+        " by absolute paths",
+        delivered="no",
+        details={"folders": [root, *worktrees]},
+    )

@@ -12,8 +12,8 @@ from lm_tools_bridge.terminal.views import Column, Kind, Table, View
 from lm_tools_bridge.text.quantities import duration
 from manager.cli.output.manager_access import ask
 from manager.documentation import page
-from manager.routing.workspace.unexpanded import unexpanded
-from manager.status_reading.responses import objects
+from manager.routing.workspace.resolution import unexpanded
+from manager.status_reading import objects
 
 _STEPS: Final = {
     "path": "the address /w/…/mcp",

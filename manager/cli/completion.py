@@ -22,7 +22,7 @@ from manager.cli import COMPLETE_VARIABLE, workspace_command
 from manager.cli.output.file_changes import short, show_diff
 from manager.cli.output.manager_access import current_folder, user_paths
 from manager.client import Control
-from manager.status_reading.responses import first_sentence, objects
+from manager.status_reading import first_sentence, objects
 
 ANSWER_S: Final = 0.25
 """Longest wait for the manager, and for the list of secrets."""

@@ -21,8 +21,8 @@ import click
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line, say
 from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import user_paths
-from manager.routing.workspace.workspace_id import workspace_id
-from manager.status_reading.responses import formatted, parsed
+from manager.routing.workspace.matching import workspace_id
+from manager.status_reading import formatted, parsed
 
 # New lines seem to come at once, for five `fstat` a second.
 POLL_S: Final = 0.2

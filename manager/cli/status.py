@@ -14,7 +14,7 @@ from lm_tools_bridge.terminal.command_line import json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
 from manager.cli.output.overview import overview, project_trust, workspace_table
-from manager.status_reading.responses import merged_workspaces, objects
+from manager.status_reading import merged_workspaces, objects
 
 _SESSION_COLUMNS: Final = (
     Column("SESSION", Kind.NAME),

@@ -30,35 +30,26 @@ from manager.features import FEATURES, Feature, Verb, verbs_of
 
 _SECTIONS: Final = {
     "The manager": {
-        "up": ("manager.cli.lifecycle.up", "Start the manager in the background, unless it runs."),
-        "serve": ("manager.cli.lifecycle.serve", "Run the manager in the foreground."),
-        "stop": ("manager.cli.lifecycle.stop", "Stop the manager and wait until it is gone."),
-        "restart": (
-            "manager.cli.lifecycle.restart",
-            "Change over to the installed version; sessions are kept.",
-        ),
+        "up": ("manager.cli.up", "Start the manager in the background, unless it runs."),
+        "serve": ("manager.cli.serve", "Run the manager in the foreground."),
+        "stop": ("manager.cli.stop", "Stop the manager and wait until it is gone."),
+        "restart": ("manager.cli.restart", "Change over to the installed version; sessions are kept."),
         "service": ("manager.cli.service.verb", "Start the manager at login: install, uninstall, status."),
         "status": ("manager.cli.status", "Show the state of the manager and its workspaces."),
         "workspaces": ("manager.cli.status", "List workspaces and their servers."),
-        "clients": (
-            "manager.cli.clients",
-            "List connected clients, and how the project of each was found.",
-        ),
+        "clients": ("manager.cli.clients", "List connected clients, and how the project of each was found."),
         "log": ("manager.cli.log", "Show the log of the manager, a workspace or a server."),
     },
     "The workspace of the current folder": {
-        "trust": ("manager.cli.workspace.trust", "Review what it brings along, and allow it to run."),
-        "untrust": ("manager.cli.workspace.trust", "Revoke its trust."),
-        "tools": ("manager.cli.workspace.tools", "List, enable, disable and restrict its tools."),
-        "servers": (
-            "manager.cli.workspace.servers",
-            "List, restart and sign in to the sources of its tools.",
-        ),
-        "call": ("manager.cli.workspace.call", "Call one of its tools."),
+        "trust": ("manager.cli.trust", "Review what it brings along, and allow it to run."),
+        "untrust": ("manager.cli.trust", "Revoke its trust."),
+        "tools": ("manager.cli.tools", "List, enable, disable and restrict its tools."),
+        "servers": ("manager.cli.servers", "List, restart and sign in to the sources of its tools."),
+        "call": ("manager.cli.call", "Call one of its tools."),
     },
     "Everywhere": {
         "connect": ("manager.cli.connect", "Run as a stdio MCP server, for clients without HTTP support."),
-        "secrets": ("manager.cli.workspace.servers", "Store tokens that servers and tools need."),
+        "secrets": ("manager.cli.servers", "Store tokens that servers and tools need."),
         "completion": ("manager.cli.completion", "Complete words of this program in bash, zsh or fish."),
     },
 }

@@ -20,25 +20,30 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection, classify
 from lm_tools_bridge.protocol.jsonrpc import Request, Response
 from lm_tools_bridge.protocol.names import Era
-from manager.answers import result_format
-from manager.answers.call_origin import OBSERVED_METHODS, brought_trace, client_record, make_trace_number
+from manager.answers import replies
 from manager.answers.dispatch import Dispatch, unknown_workspace
-from manager.answers.exchange import AnyReply, Exchange, exchange_of
-from manager.answers.upstream_request import PreparedCall
+from manager.answers.exchange import (
+    OBSERVED_METHODS,
+    Exchange,
+    brought_trace,
+    client_record,
+    exchange_of,
+    make_trace_number,
+)
+from manager.answers.replies import AnyReply
+from manager.answers.upstream_request import PreparedCall, prepare_call
 from manager.configuration.settings import Settings
 from manager.endpoints.session_requests import NoSession, SessionEndpoint
 from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
 from manager.endpoints.stateless import StatelessEndpoint
-from manager.forwarding.open_requests import OpenRequests
-from manager.http.faults import log_fault
-from manager.http.request import HttpRequest
+from manager.http.request import HttpRequest, OpenRequests, log_fault
 from manager.relay import direct_relay
 from manager.relay.direct_relay import DirectRelay
 from manager.relay.fast_path import FastPath
 from manager.relay.writer import Writer
+from manager.routing.admission import check_json
 from manager.routing.client_profiles import ClientProfiles
-from manager.routing.json.scan import check_json
-from manager.routing.request_heads.request_metadata import METHODS
+from manager.routing.request_metadata import METHODS
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session
 from manager.sessions.client_processes import ClientProcesses
@@ -65,7 +70,7 @@ async def admit_answer(
 ) -> AnyReply:
     """The reply to a request that brings a person's answer; a refusal where no person gave it."""
     if await http_request.is_from_own_child():
-        return result_format.refuse(exchange, NOT_A_PERSON)
+        return replies.refuse(exchange, NOT_A_PERSON)
     return await answer()
 
 
@@ -77,10 +82,6 @@ async def take_answer(hear: Callable[[], None], http_request: HttpRequest) -> No
     hear()
     http_request.respond(202)
 
-
-_STOPPING: Final = Refusal(
-    Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
-)
 
 OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 """Runs a coroutine in a task with this name; the owner of the tasks cancels those that are left at a stop."""
@@ -171,8 +172,8 @@ class McpRoutes:
         if isinstance(inbound, Rejection):
             http_request.respond(inbound.status, inbound.body())
             return
-        if self.open_requests.is_draining and isinstance(inbound.message, Request):
-            http_request.respond(503, _STOPPING.as_error(inbound.message.id), {"Retry-After": "1"})
+        message = inbound.message
+        if isinstance(message, Request) and self.open_requests.refuse_when_draining(http_request, message.id):
             return
         path = metadata.workspace
         if path is not None and self._dispatch.workspaces.get(path) is None:
@@ -206,8 +207,8 @@ class McpRoutes:
             exchange = exchange_of(http_request.metadata, inbound, message, None, self._profiles)
             self._answer_in_task(http_request, exchange, partial(self._legacy.initialize, exchange))
         else:
-            session = self._legacy.session(identity)
-            if isinstance(session, Session):
+            session = None if identity is None else self._legacy.session_manager.get(identity)
+            if session is not None:
                 self._in_session(http_request, inbound, message, session)
             else:
                 http_request.run(
@@ -237,10 +238,12 @@ class McpRoutes:
 
     def _note(self, exchange: Exchange, http_request: HttpRequest) -> None:
         exchange.begun = came = http_request.received_at
-        client, exchange.seen = client_record(exchange, came)
+        peer = http_request.peer()
+        client, exchange.seen = client_record(exchange, came, peer)
         exchange.observed_client = client if self._is_observed else None
         self._clients.record(client, exchange.seen)
-        self._client_processes.note(http_request.peer(), exchange.seen, exchange.session)
+        if peer is not None and not peer.is_sought:
+            self._client_processes.seek(peer)
         exchange.made_trace = http_request.made_trace
         is_call = exchange.message.method in OBSERVED_METHODS
         if is_call and self._makes_traces and not brought_trace(exchange):
@@ -257,7 +260,7 @@ class McpRoutes:
         if answers_form(exchange.params):
             self._answer_in_task(http_request, exchange, partial(admit_answer, http_request, exchange, make))
             return
-        call = self._dispatch.prepare(exchange)
+        call = prepare_call(self._dispatch.workspaces, self._dispatch.forwarder, exchange)
         if call is None:
             self._answer_in_task(http_request, exchange, make)
         elif self._needs_task(exchange) or not call.send_now():

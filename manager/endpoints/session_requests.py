@@ -20,14 +20,14 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Inbound
 from lm_tools_bridge.protocol.jsonrpc import Notification, Response
 from lm_tools_bridge.protocol.names import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
-from manager.answers import result_format, upstream_request
-from manager.answers.call_tool import is_explicit
-from manager.answers.dispatch import Dispatch
-from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
-from manager.answers.listing.server_discover import ServerDiscover, initialize_result
+from manager.answers import replies, upstream_request
+from manager.answers.catalog import ServerDiscover, initialize_result
+from manager.answers.dispatch import Dispatch, names_workspace
+from manager.answers.exchange import Exchange
+from manager.answers.replies import Events, Plain, Relayed, Reply
 from manager.answers.upstream_request import PreparedCall
 from manager.configuration.settings import Settings
-from manager.forwarding.messages import begins_as_result, is_response
+from manager.forwarding.forwarded_call import begins_as_result, is_response
 from manager.logs.log import logger, short
 from manager.routing.state.session_table import Session, is_well_formed
 from manager.sessions.preferences import METHODS as PREFERENCES
@@ -133,7 +133,7 @@ class SessionEndpoint:
         discovered = await self._server_discover.result(exchange)
         session = await self.session_manager.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
-            return result_format.refuse(exchange, too_many(self._session_limit))
+            return replies.refuse(exchange, too_many(self._session_limit))
         session.opened_at = began
         exchange.session = session
         exchange.headers[headers.SESSION] = session.id
@@ -142,8 +142,8 @@ class SessionEndpoint:
         value = {
             "protocolVersion": session.revision,
             "capabilities": _CAPABILITIES,
-            "serverInfo": result_format.SERVER_INFO,
-            "instructions": result_format.INSTRUCTIONS,
+            "serverInfo": replies.SERVER_INFO,
+            "instructions": replies.INSTRUCTIONS,
         }
         return Plain(jsonrpc.result(exchange.message.id, value))
 
@@ -153,10 +153,10 @@ class SessionEndpoint:
         if method == names.PING:
             return Plain(jsonrpc.result(exchange.message.id, {}))
         if method == names.ROOTS_LIST or method in names.MODERN_ONLY:
-            return result_format.method_not_found(exchange)
+            return replies.method_not_found(exchange)
         if method in names.HANDSHAKE_NAMES:
             return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
-        if exchange.wants_roots and not is_explicit(exchange):
+        if exchange.wants_roots and not names_workspace(exchange):
             return Events(self._with_roots(exchange, session))
         return self._translated(exchange, session, await self._answer(exchange, session))
 

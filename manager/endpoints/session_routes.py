@@ -16,14 +16,13 @@ from lm_tools_bridge.protocol.names import LEGACY_REVISIONS
 from manager.answers.exchange import Located, claims_of
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.endpoints.session_requests import UNKNOWN, NoSession, SessionEndpoint
-from manager.forwarding.open_requests import OpenRequests
 from manager.http.event_response import EventResponse
-from manager.http.request import HttpRequest
+from manager.http.request import HttpRequest, OpenRequests
 from manager.routing.state.session_table import Session
-from manager.sessions import event_ids
-from manager.sessions.event_ids import EventId
+from manager.sessions import replay
+from manager.sessions.replay import EventId
 from manager.sessions.session_manager import SessionManager
-from manager.sessions.stream import Stream, lost_answer
+from manager.sessions.streams import Stream, lost_answer
 from manager.supervision.workspaces import Workspaces
 
 _CONFLICT: Final = b'{"error":"Conflict: this session has a stream already"}'
@@ -63,7 +62,7 @@ async def serve_stream(
         implied_workspace: id of the workspace that the request's URL and headers resolve to, if any.
     """
     last_event_id = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
-    last = None if last_event_id is None else event_ids.parse(last_event_id)
+    last = None if last_event_id is None else replay.parse_event_id(last_event_id)
     if last is None or last.is_server_stream:
         _serve_server_stream(
             http_request,
@@ -166,10 +165,7 @@ class SessionRoutes:
         # Checked after the await: nothing would end a stream opened after the end of its session.
         if self._legacy.session(http_request.session) is not session:
             http_request.respond(UNKNOWN.status, UNKNOWN.body(None))
-        elif self._open_requests.is_draining:
-            text = b'{"error":"the manager is stopping; connect again in a moment"}'
-            http_request.respond(503, text, {"Retry-After": "1"})
-        else:
+        elif not self._open_requests.refuse_when_draining(http_request, None):
             await serve_stream(http_request, self._legacy.session_manager, session, implied_workspace)
 
     async def delete(self, http_request: HttpRequest) -> None:

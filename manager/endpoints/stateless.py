@@ -16,23 +16,13 @@ from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.names import MODERN_REVISIONS
-from manager.answers import result_format
-from manager.answers.dispatch import Dispatch
-from manager.answers.exchange import (
-    AnyReply,
-    Ending,
-    Events,
-    Exchange,
-    IdleStream,
-    Located,
-    Plain,
-    Relayed,
-    Reply,
-)
-from manager.answers.listing.server_discover import ServerDiscover
-from manager.answers.tasks import undeclared
+from manager.answers import replies
+from manager.answers.catalog import ServerDiscover
+from manager.answers.dispatch import Dispatch, refuse_undeclared_tasks
+from manager.answers.exchange import Exchange, Located
+from manager.answers.replies import AnyReply, Ending, Events, IdleStream, Plain, Relayed, Reply
 from manager.answers.workspace_lookup import look_up_workspace
-from manager.http.stream_endings import StreamEndings
+from manager.http.open_streams import StreamEndings
 
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
@@ -56,7 +46,7 @@ class StatelessEndpoint:
         """The reply to a stateless client's request."""
         method = exchange.message.method
         if method in names.LEGACY_ONLY:
-            return result_format.method_not_found(exchange)
+            return replies.method_not_found(exchange)
         if method == names.DISCOVER:
             return await self._discover(exchange)
         if method == names.LISTEN:
@@ -71,15 +61,15 @@ class StatelessEndpoint:
         value: dict[str, Any] = {
             "supportedVersions": list(MODERN_REVISIONS),
             "capabilities": _CAPABILITIES,
-            "instructions": result_format.INSTRUCTIONS,
+            "instructions": replies.INSTRUCTIONS,
         }
-        return Plain(result_format.result(exchange, value))
+        return Plain(replies.result(exchange, value))
 
     async def _listen(self, exchange: Exchange) -> AnyReply:
         """Forward `subscriptions/listen` to the workspace; without one, open a stream without events."""
         located = await look_up_workspace(self._dispatch.workspaces, exchange.claims)
         if isinstance(located, Refusal):
-            return result_format.refuse(exchange, located)
+            return replies.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
             return _undeclared(exchange) or self._open_silent_stream(exchange)
@@ -107,7 +97,7 @@ class StatelessEndpoint:
 
     def _completed(self, exchange: Exchange) -> bytes:
         """The response that ends a listen stream."""
-        return result_format.result(
+        return replies.result(
             exchange, {"_meta": {names.META_SUBSCRIPTION: msgspec.Raw(exchange.message.id)}}
         )
 
@@ -115,7 +105,7 @@ class StatelessEndpoint:
 def _undeclared(exchange: Exchange) -> Plain | None:
     """The error for `taskIds` from a client that has not declared the tasks extension, else None."""
     asked = "taskIds" in jsonrpc.members_of(exchange.params.get("notifications", b"{}"))
-    return undeclared(exchange, "taskIds") if asked else None
+    return refuse_undeclared_tasks(exchange, "taskIds") if asked else None
 
 
 _FALSE: Final = msgspec.Raw(b"false")

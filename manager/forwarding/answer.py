@@ -1,23 +1,35 @@
-"""Reads the answer to a forwarded request: whole, in pieces, or streamed to a sink.
+"""Reads the answer to a forwarded request: whole, in pieces, message by message, or streamed to a sink.
 
-`refusal_of` turns a failure into the refusal for the caller. `forward.py` sends the request.
+`refusal_of` turns a failure into the refusal for the caller. `forward.py` sends the request,
+`forwarded_call.py` decides what counts as its response. `relay/writer.py` relays answers that need not be
+read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Hashable
 from functools import partial
 from typing import Final, TypeVar
 
 from lm_tools_bridge.http_server.byte_budget import SMALL, Room
+from lm_tools_bridge.protocol import jsonrpc, sse
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.jsonrpc import Notification
 from manager import runtime_tuning as malloc
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.forwarding.body_flow import ContentTap, Flow, Sink, keep, kept_of
-from manager.forwarding.forwarded_call import AnswerFacts, ForwardedCall
-from manager.http.faults import log_fault
+from manager.forwarding.forwarded_call import (
+    Answered,
+    AnswerFacts,
+    ForwardedCall,
+    InterruptedAnswerError,
+    answered,
+    facts_of,
+)
+from manager.http.request import log_fault
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 
 COLLECTED: Final = 256 * 1024
@@ -28,14 +40,6 @@ LINGER_S: Final = 0.1
 """Seconds to wait for the end of a stream after its response, so that its connection can be reused."""
 RETRY_MS: Final = 1000
 T = TypeVar("T")
-
-
-class InterruptedAnswerError(Exception):
-    """The answer broke off, timed out or belongs to another request; `refusal` says which."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
 
 
 class Answer:
@@ -282,3 +286,99 @@ def refusal_of(failure: Exception, settings: Settings, call: ForwardedCall) -> R
             return Refusal(
                 Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown"
             )
+
+
+def unusable(status: int) -> Refusal:
+    """The refusal for an answer that contains no response."""
+    return Refusal(
+        Reason.INVALID_UPSTREAM_ANSWER,
+        "the workspace server's answer holds no response",
+        delivered="unknown",
+        details={"httpStatus": status},
+    )
+
+
+async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
+    """Yield the notifications of an answer as they arrive, each on one line, and finally its response.
+
+    The last item is a refusal if the answer contains no response or breaks off. Other messages are dropped,
+    because a server must not send requests in an answer.
+
+    Args:
+        answer: Read to its end, or closed, in any case.
+        limit: Largest event in bytes.
+    """
+    try:
+        if answer.is_events:
+            async with contextlib.aclosing(_events_of(answer, limit)) as messages:
+                async for message in messages:
+                    yield message
+        else:
+            yield await _whole_response(answer)
+    except InterruptedAnswerError as interrupted:
+        answer.refuse(interrupted.refusal)
+        yield interrupted.refusal
+    except sse.EventTooLarge:
+        yield too_large(limit)
+    finally:
+        await answer.aclose()
+
+
+async def _whole_response(answer: Answer) -> Answered | Refusal:
+    body = await answer.read()
+    if isinstance(body, Refusal):
+        return body
+    response = answered(body, answer.identity)
+    if response is None:
+        return _no_response(answer)
+    answer.answered(facts_of(response.body, response.members, response.result))
+    return response
+
+
+async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
+    decoder = sse.Decoder(limit)
+    async with contextlib.aclosing(answer.chunks()) as chunks:
+        try:
+            async for chunk in chunks:
+                events = decoder.feed(chunk)
+                if decoder.pending > SMALL:
+                    await answer.make_room(limit)
+                for event in events:
+                    if (response := answered(event.data, answer.identity)) is not None:
+                        answer.answered(facts_of(response.body, response.members, response.result))
+                        answer.keep_room(len(event.data))
+                        await _drain(chunks)
+                        yield response
+                        return
+                    if isinstance(jsonrpc.parse(event.data), Notification):
+                        yield sse.single_line(event.data)
+        except sse.EventTooLarge:
+            answer.fail(too_large(limit))  # before the end of this block ends the call as cancelled
+            raise
+    yield _no_response(answer)
+
+
+def _no_response(answer: Answer) -> Refusal:
+    refusal = unusable(answer.status)
+    answer.fail(refusal)
+    return refusal
+
+
+async def _drain(chunks: AsyncGenerator[bytes]) -> None:
+    with contextlib.suppress(InterruptedAnswerError):
+        async for _ in chunks:
+            pass
+
+
+async def response_of(answer: Answer, limit: int) -> bytes | Refusal:
+    """The response message of an answer, which is JSON or an event stream.
+
+    Notifications before it are dropped, so use this only for clients that cannot receive them. Otherwise it
+    works like `messages_of`.
+    """
+    last: bytes | Answered | Refusal = unusable(answer.status)
+    async with contextlib.aclosing(messages_of(answer, limit)) as messages:
+        async for message in messages:
+            last = message
+    assert not isinstance(last, bytes)  # noqa: S101  narrows the type: the last item is never a notification
+    return last.body if isinstance(last, Answered) else last

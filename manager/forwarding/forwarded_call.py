@@ -1,6 +1,7 @@
-"""Owns one forwarded call: admission, counters, timing, deadline and the id of its response.
+"""Owns one forwarded call: admission, counters, timing, deadline, and which message is its response.
 
-It also reads what the observer of calls is told of a response: its outcome, its error's code, its size.
+A registered server may answer anything, so each message is checked before it counts as the response. What the
+observer of calls is told of one is read here, too: its outcome, its error's code, its size.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lm_tools_bridge.protocol.internal import call_reports
 from manager.call_observer import NO_OBSERVER, TASK, CallDetails, CallObserver, CallOrigin, EndedCall
 from manager.configuration.settings import Settings
 from manager.logs.log import logger
+from manager.routing.json_members import members_between
 from manager.supervision.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 
@@ -318,3 +320,142 @@ class ForwardedCall:
         """End the call, and cancel it upstream if its response is incomplete. Idempotent."""
         self.end(outcome)
         self.response.abandon()
+
+
+class InterruptedAnswerError(Exception):
+    """The answer broke off, timed out or belongs to another request; `refusal` says which."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+LARGE: Final = 64 * 1024
+"""Bytes from which reading a message twice is too slow."""
+
+
+_NULL: Final = msgspec.Raw(b"null")
+
+
+_SPACE: Final = rb"[ \t\r\n]*"
+
+
+_ID: Final = rb'(-?[0-9]{1,32}|"[^"\x00-\x1f]{1,254}")'
+
+
+_MEMBERS: Final = (rb'"jsonrpc" : "2\.0" , "id" : ' + _ID, rb'"id" : ' + _ID + rb' , "jsonrpc" : "2\.0"')
+
+
+_BEGIN: Final = re.compile(
+    (rb' \{ (?:%b|%b) , "(?:result|error)" : \{' % _MEMBERS).replace(b" ", _SPACE),
+)
+"""The beginning of a response whose id precedes its content."""
+
+
+_RESULT: Final = re.compile(
+    rb'\{"jsonrpc":"2\.0","id":(-?[0-9]{1,32}|"[^"\\\x00-\x1f]{1,254}"),"result":(?=\{)'
+)
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """The response in an answer.
+
+    Attributes:
+        body: The whole message.
+        members: Its members.
+        result: The members of a large result, so that it is parsed once only; None for any other response.
+    """
+
+    body: bytes
+    members: Mapping[str, msgspec.Raw]
+    result: Mapping[str, msgspec.Raw] | None = None
+
+
+def answered(data: bytes, identity: bytes) -> Answered | None:
+    """Parse a JSON text as the response to a request.
+
+    Errors with the id null or without an id are accepted as the response.
+
+    Args:
+        data: The JSON text.
+        identity: The request's id as JSON text.
+
+    Returns:
+        None if the text is not a response.
+
+    Raises:
+        InterruptedAnswerError: The text is the response to another request.
+    """
+    found = (_large_result(data) if len(data) >= LARGE else None) or _answered(data)
+    if found is not None and (response_id := jsonrpc.bytes_of(found.members.get("id", _NULL))) != b"null":
+        check_id(response_id, identity)
+    return found
+
+
+def check_id(found: bytes, identity: bytes) -> None:
+    """Compare the id of a response with that of the request, both as JSON text.
+
+    Raises:
+        InterruptedAnswerError: The ids differ.
+    """
+    if found != identity and jsonrpc.id_key(found) != jsonrpc.id_key(identity):
+        raise InterruptedAnswerError(
+            Refusal(
+                Reason.INVALID_UPSTREAM_ANSWER,
+                "the workspace server's answer is the response to another request",
+                delivered="unknown",
+            )
+        )
+
+
+def begins_as_answer(begin: bytes, identity: bytes) -> bool:
+    """Whether the first bytes of a JSON text show that it is the response to a request.
+
+    If False, the text must be read to decide.
+
+    Raises:
+        InterruptedAnswerError: The text is the response to another request.
+    """
+    found = _BEGIN.match(begin)
+    response_id = None if found is None else found[1] or found[2]
+    if response_id is None or not jsonrpc.is_valid_id(response_id):
+        return False
+    check_id(response_id, identity)
+    return True
+
+
+def begins_as_result(data: bytes) -> bool:
+    """Whether a JSON text begins like a result as our own servers write it.
+
+    False does not mean that the text is no response.
+    """
+    return _RESULT.match(data) is not None
+
+
+def _large_result(data: bytes) -> Answered | None:
+    """Parse a response of the usual form, of which only the result has to be parsed."""
+    begin = _RESULT.match(data)
+    if begin is None or not data.endswith(b"}") or not jsonrpc.is_valid_id(begin[1]):
+        return None
+    text = memoryview(data)[begin.end() : -1]
+    result = members_between(data, begin.end(), len(data) - 1)
+    members = {"jsonrpc": msgspec.Raw(b'"2.0"'), "id": msgspec.Raw(begin[1]), "result": msgspec.Raw(text)}
+    return Answered(data, members, result) if result else None
+
+
+def _answered(data: bytes) -> Answered | None:
+    members = jsonrpc.members_of(data)
+    if "method" in members or ("result" in members) == ("error" in members):
+        return None
+    identity = jsonrpc.bytes_of(members["id"]) if "id" in members else b"null"
+    if identity == b"null":
+        is_one = "code" in jsonrpc.members_of(members.get("error", b"{}"))
+    else:
+        version = members.get("jsonrpc", msgspec.Raw(b"null"))
+        is_one = jsonrpc.is_valid_id(identity) and jsonrpc.bytes_of(version) == b'"2.0"'
+    return Answered(data, members) if is_one else None
+
+
+def is_response(data: bytes) -> bool:
+    """Whether a JSON text is a JSON-RPC response."""
+    return _answered(data) is not None

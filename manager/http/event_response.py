@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from lm_tools_bridge.protocol import sse
-from manager.http.keep_alives import KeepAlives
+from manager.http.open_streams import KeepAlives
 from manager.http.request import HttpRequest
-from manager.routing.request_heads.request_metadata import EVENTS
+from manager.routing.request_metadata import EVENTS
 
 STREAM_FIELDS: Final = {"X-Accel-Buffering": "no"}
 """Header fields of event streams: proxies must not buffer them."""

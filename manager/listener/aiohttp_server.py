@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from lm_tools_bridge.machine.blocked_import import blocked_import
 from manager.logs.log import logger
-from manager.routing.request_heads.admission import AdmissionRefusal
-from manager.routing.request_heads.response_head import render_refusal
+from manager.routing.admission import AdmissionRefusal, render_refusal
 
 if TYPE_CHECKING:
     from aiohttp import web

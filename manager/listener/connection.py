@@ -1,31 +1,152 @@
 """One connection of a client: the fast path, MCP requests, and delegation of other requests to aiohttp.
 
-`lm_tools_bridge/http_server/connection.py` reads the requests. So every head passes one grammar
-and one set of admission rules under a cap and a deadline, whoever serves its request.
+`lm_tools_bridge/http_server/connection.py` reads the requests. So every head passes one grammar and one set
+of admission rules under a cap and a deadline, whoever serves its request. The length of a request that
+aiohttp serves is known from its head, so that aiohttp never gets bytes of the next request. Refused requests
+are logged at most once a second, so that an attacker cannot fill the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
-from typing import Final
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from lm_tools_bridge.http_server.connection import HttpConnection
 from lm_tools_bridge.http_server.connection_state import Event, State
-from lm_tools_bridge.http_server.refusal import STOPPED_READING, AdmissionRefusal
+from lm_tools_bridge.http_server.limits import Limits
+from lm_tools_bridge.http_server.open_connections import ServerContext
+from lm_tools_bridge.http_server.refusal import STOPPED_READING
 from lm_tools_bridge.http_server.request_head import Framing, ReadHead, RequestHead
 from lm_tools_bridge.machine.own_child_connections import is_own_child_connection
 from lm_tools_bridge.protocol import trace_context
-from manager.guests import Guest
-from manager.http.keep_alives import KeepAlives
-from manager.http.request import HttpRequest
-from manager.listener.aiohttp_delegation import DelegatedRequest
-from manager.listener.connection_context import ConnectionContext
-from manager.relay.fast_path import FastCalls
-from manager.routing.request_heads.reader import ClientHead, without_trace
-from manager.routing.request_heads.request_metadata import RequestMetadata
-from manager.routing.request_heads.response_head import render_refusal
-from manager.routing.state.peer import Peer
+from manager.guests import Guest, GuestGate
+from manager.http.open_streams import KeepAlives
+from manager.http.request import HttpRequest, log_fault
+from manager.listener.peer_identity import PeerCheck, judge
+from manager.logs.log import logger
+from manager.relay.fast_path import FastCalls, FastPath
+from manager.routing.admission import AdmissionRefusal, ClientHead, render_refusal, without_trace
+from manager.routing.request_metadata import RequestMetadata
+from manager.routing.state.clients import Peer
+
+_log = logger()
+
+
+class RefusalLog:
+    """Logs refusals with the number of suppressed ones; never headers, paths or bodies."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = float("-inf")
+        self._suppressed = 0
+
+    def note(self, refusal: AdmissionRefusal) -> None:
+        """Log a refusal, or count it if one was logged within the last second."""
+        now = self._clock()
+        if now < self._next:
+            self._suppressed += 1
+            return
+        _log.info(
+            "request refused", status=refusal.status, reason=refusal.reason, suppressed=self._suppressed
+        )
+        self._next = now + 1.0
+        self._suppressed = 0
+
+
+_CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionContext:
+    """What all connections of the manager's port share.
+
+    Attributes:
+        server: head reader, caps and deadlines.
+        limits: deadlines of connections.
+        log: of refusals.
+        peer_check: whether the peer of a connection is served; None to serve all.
+        make_aiohttp_protocol: makes the protocol for a request that is not for an MCP route.
+        serve: answers a request at an MCP route; None where aiohttp serves all routes.
+        fast_path: answers calls that are like earlier ones, if there is one.
+        keep_alives: sends comments on event streams that are silent.
+        gate: decides about guests; None where there are none.
+    """
+
+    server: ServerContext[ClientHead]
+    limits: Limits
+    log: RefusalLog
+    peer_check: PeerCheck | None
+    make_aiohttp_protocol: Callable[[], asyncio.Protocol]
+    serve: Callable[[HttpRequest], None] | None
+    fast_path: FastPath | None
+    keep_alives: KeepAlives
+    gate: GuestGate | None = None
+
+    def judge_peer(
+        self, transport: asyncio.BaseTransport, end: Callable[[], None]
+    ) -> AdmissionRefusal | Guest | None:
+        """Decide about the peer of a connection, once; see `peer_identity.judge`."""
+        try:
+            return judge(self.peer_check, self.gate, transport, end)
+        except Exception as fault:  # noqa: BLE001  if the check fails, nobody is served
+            log_fault(fault)
+            return _CHECK_FAILED
+
+
+class DelegatedRequest:
+    """One request that aiohttp serves.
+
+    Attributes:
+        server: the protocol that serves it.
+        is_chunked: whether the body is chunked, so that only the protocol notices its end.
+        missing: bytes of the body that have not been received.
+    """
+
+    def __init__(self, server: asyncio.Protocol, transport: asyncio.Transport, length: int | None) -> None:
+        self.server = server
+        self.is_chunked = length is None
+        self.missing = length or 0
+        self._transport = _LentTransport(transport)
+        server.connection_made(cast("asyncio.Transport", self._transport))
+
+    def take(self, data: bytes) -> bytes:
+        """Pass on what belongs to the request, and return the rest."""
+        own = len(data) if self.is_chunked else min(len(data), self.missing)
+        if not self.is_chunked:
+            self.missing -= own
+        if own:
+            self.server.data_received(data[:own])
+        return data[own:]
+
+    def dismiss(self) -> None:
+        """Tell the protocol that its connection has ended: the request is answered."""
+        self._transport.is_returned = True
+        self.server.connection_lost(None)
+
+
+class _LentTransport:
+    """The transport as the protocol sees it. After `dismiss` the protocol can no longer close it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.is_returned = False
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """Close the transport while it is lent."""
+        if not self.is_returned:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Abort the transport while it is lent."""
+        if not self.is_returned:
+            self._transport.abort()
+
 
 _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
 

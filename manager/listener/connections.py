@@ -1,4 +1,4 @@
-"""The open connections of the manager's port, their admission rules, and the factory that makes them."""
+"""The open connections of the manager's port: their limits, their admission rules, their factory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from lm_tools_bridge.http_server.deadline import Deadlines
 from lm_tools_bridge.http_server.limits import Limits
 from lm_tools_bridge.http_server.open_connections import Connections as OpenConnections
 from lm_tools_bridge.http_server.open_connections import ServerContext
+from lm_tools_bridge.machine.own_process import connections_within, raise_limit
+from manager.configuration.settings import Settings
 from manager.guests import GuestGate
-from manager.http.keep_alives import KeepAlives
+from manager.http.open_streams import KeepAlives
 from manager.http.request import HttpRequest
-from manager.listener.connection import ClientConnection
-from manager.listener.connection_context import ConnectionContext
+from manager.listener.connection import ClientConnection, ConnectionContext, RefusalLog
 from manager.listener.peer_identity import PeerCheck
-from manager.listener.refusal_log import RefusalLog
+from manager.logs.log import logger
 from manager.relay.fast_path import FastPath
-from manager.routing.request_heads.admission import AdmissionRules
-from manager.routing.request_heads.reader import ClientHeadReader
+from manager.routing.admission import AdmissionRules, ClientHeadReader
 
 
 class Connections(OpenConnections):
@@ -78,3 +78,20 @@ class Connections(OpenConnections):
             gate=self.gate,
         )
         return lambda: ClientConnection(context)
+
+
+def connection_limits(settings: Settings) -> Limits:
+    """The limits of the manager's port. Raises this process's limit of open files; logs if it is low."""
+    files = raise_limit()
+    most = connections_within(files, settings.connection_limit)
+    if most < settings.connection_limit:
+        hint = "allow more open files: ulimit -n, or LimitNOFILE= of the service"
+        logger().warning("connections.limited", most=most, open_files=files, hint=hint)
+    return Limits(
+        head_s=settings.header_timeout_s,
+        body_s=settings.body_timeout_s,
+        room_s=settings.body_timeout_s / 3,
+        unread_s=settings.client_read_timeout_s,
+        keepalive_s=settings.keep_alive_s,
+        connections=most,
+    )

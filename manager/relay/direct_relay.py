@@ -13,20 +13,17 @@ from functools import partial
 from typing import Final, Protocol
 
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.answers import result_format
+from manager.answers import replies
 from manager.answers.upstream_request import PreparedCall
 from manager.configuration.settings import Settings
-from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
+from manager.forwarding.answer import COLLECTED, refusal_of
 from manager.forwarding.body_flow import Flow
-from manager.forwarding.forwarded_call import facts_of
-from manager.forwarding.messages import answered
+from manager.forwarding.forwarded_call import InterruptedAnswerError, answered, facts_of
 from manager.http.request import HttpRequest
-from manager.relay.large_json import LargeBody
-from manager.relay.relay_plan import sink_for
+from manager.relay.relay_plan import LargeBody, sink_for
 from manager.sessions import round_trips
 from manager.upstream.failures import UpstreamFailure
-from manager.upstream.response import UpstreamResponse
-from manager.upstream.response_head import ResponseHead
+from manager.upstream.response import ResponseHead, UpstreamResponse
 
 PATIENCE_S: Final = 1.0
 """Seconds until a task takes over a call whose response has not arrived."""
@@ -148,9 +145,7 @@ class DirectRelay:
         """Respond with an error, before anything was written."""
         self._end()
         call.in_flight.refuse(refusal)
-        self._http_request.respond(
-            200, result_format.refusal(self._exchange, refusal), self._exchange.headers
-        )
+        self._http_request.respond(200, replies.refusal(self._exchange, refusal), self._exchange.headers)
 
     def _relay_or_continue(self, call: PreparedCall) -> None:
         if call.in_flight.response.is_events:

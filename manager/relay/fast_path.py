@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from lm_tools_bridge.http_server.deadline import Deadline
 from manager.answers.upstream_request import PreparedCall
 from manager.http.request import HttpRequest
-from manager.routing.request_heads.request_metadata import RequestMetadata
+from manager.routing.request_metadata import RequestMetadata
 
 
 class ClientConnection(Protocol):

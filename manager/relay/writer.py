@@ -2,33 +2,86 @@
 
 Each event is written as soon as it is available. A stream that breaks off is ended with an error response, so
 that the client does not wait forever. If there is nothing to write for `SILENCE_S` seconds, the stream is
-opened for keep-alives, so that no intermediary closes the connection.
+opened for keep-alives, so that no intermediary closes the connection. A client that counts silence as a
+failure of the call gets progress instead of comments.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
-from lm_tools_bridge.protocol import sse
+import msgspec
+
+from lm_tools_bridge.protocol import jsonrpc, names, sse
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.answers import result_format
-from manager.answers.exchange import AnyReply, Ending, Events, Exchange, IdleStream, Plain, Relayed
-from manager.forwarding.answer import COLLECTED, Answer, InterruptedAnswerError
-from manager.forwarding.messages import begins_as_answer, begins_as_result, is_response, response_of, unusable
-from manager.http import keep_alives
+from manager.answers import replies
+from manager.answers.exchange import Exchange
+from manager.answers.replies import AnyReply, Ending, Events, IdleStream, Plain, Relayed
+from manager.forwarding.answer import COLLECTED, Answer, response_of, unusable
+from manager.forwarding.forwarded_call import (
+    InterruptedAnswerError,
+    begins_as_answer,
+    begins_as_result,
+    is_response,
+)
+from manager.http import open_streams
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
-from manager.relay.call_progress import CallProgress
-from manager.relay.event_relay import EventRelay
-from manager.relay.listen_stream import ListenStream
+from manager.relay.event_relay import EventRelay, ListenStream
 from manager.relay.relay_plan import RelayKind, ResponseTraits, relay_kind
-from manager.routing.request_heads.request_metadata import JSON
-from manager.sessions.stream import Stream
-from manager.sessions.streams import Streams
+from manager.routing.request_metadata import JSON
+from manager.sessions.streams import Stream, Streams
+
+_METHOD: Final = names.PROGRESS.encode()
+_PROGRESS: Final = re.compile(rb'"progress"\s*:\s*(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)')
+_STEP: Final = 0.001
+"""How much the manager's own progress adds to the last of the server: progress must increase (MCP 2025-11-25,
+Progress), and must not run ahead of the server's next."""
+
+
+class CallProgress:
+    """The progress of one call, of its server and of the manager.
+
+    Args:
+        token: the client's progress token, as JSON text.
+        now: a monotonic clock, in seconds.
+    """
+
+    __slots__ = ("_began", "_last", "_now", "_token")
+
+    def __init__(self, token: msgspec.Raw, now: Callable[[], float] = time.monotonic) -> None:
+        self._token = token
+        self._now = now
+        self._began = now()
+        self._last = 0.0
+
+    def note_written(self, data: bytes) -> bool:
+        """Note what was written to the client, to continue the server's own progress.
+
+        Returns:
+            Whether it has progress: a client that counts progress gives up although it gets log messages.
+        """
+        if _METHOD not in data:
+            return False
+        self._last = max([self._last, *map(float, _PROGRESS.findall(data))])
+        return True
+
+    def event(self) -> bytes:
+        """The next progress notification, as an event."""
+        self._last = round(self._last + _STEP, 6)
+        seconds = self._now() - self._began
+        params = {
+            "progressToken": self._token,
+            "progress": self._last,
+            "message": f"still running ({seconds:.0f} s)",
+        }
+        return sse.encode(jsonrpc.notification(names.PROGRESS, params))
 
 
 class Writer:
@@ -53,7 +106,7 @@ class Writer:
 
     async def answer(self, reply: Coroutine[Any, Any, AnyReply]) -> None:
         """Await the reply, and write it until its end."""
-        timer = asyncio.get_running_loop().call_later(keep_alives.SILENCE_S, self._open_after_silence)
+        timer = asyncio.get_running_loop().call_later(open_streams.SILENCE_S, self._open_after_silence)
         try:
             await self._write(await reply)
         finally:
@@ -143,7 +196,7 @@ class Writer:
     async def _relay_collected(self, answer: Answer) -> None:
         body = await response_of(answer, self._limit)
         if isinstance(body, Refusal):
-            self._write_body(result_format.refusal(self._exchange, body))
+            self._write_body(replies.refusal(self._exchange, body))
         else:
             self._write_body(body, answer.status)
 
@@ -176,7 +229,7 @@ class Writer:
             return
         if not relay.events.is_answered:
             answer.fail(problem)
-            self._put_last(result_format.refusal(self._exchange, problem))
+            self._put_last(replies.refusal(self._exchange, problem))
         else:
             self._end_stream()
 

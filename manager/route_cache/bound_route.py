@@ -14,7 +14,7 @@ from lm_tools_bridge.http_server.request_head import PLAIN_LENGTH
 from lm_tools_bridge.protocol.call_pattern import PatternValues
 from lm_tools_bridge.protocol.trace_context import BEGIN, END
 from manager.route_cache.cached_route import CachedRoute
-from manager.routing.request_heads.reader import SESSION_FIELD
+from manager.routing.admission import SESSION_FIELD
 from manager.routing.state.session_table import Session
 from manager.upstream.pool import TRACE_BEGIN
 

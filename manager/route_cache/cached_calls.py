@@ -10,7 +10,7 @@ import asyncio
 import time
 
 from lm_tools_bridge.protocol.call_pattern import PatternValues
-from manager.answers.call_origin import make_trace_number
+from manager.answers.exchange import make_trace_number
 from manager.forwarding.forwarded_call import ForwardedCall, has_tool_error
 from manager.relay import direct_relay
 from manager.relay.fast_path import ClientConnection

@@ -21,13 +21,13 @@ from manager.call_observer import CallLabel, CallOrigin
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import fixed_head_lines
-from manager.routing.json import forwardable_result
-from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
+from manager.routing import legacy_result
+from manager.routing.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
 from manager.supervision.instance import Instance
 from manager.supervision.workspaces import Placement
-from manager.upstream import header_cache
+from manager.upstream import response
 
 
 class SessionProfile(msgspec.Struct, frozen=True, gc=False):
@@ -245,15 +245,15 @@ class CachedRoute:
             if trim is None and is_known and not sse.is_one_line(data, start, end):
                 return None
         if self.profile is not None:
-            return forwardable_result.for_session_client(data, start, end, identity, trim)
-        is_plain = forwardable_result.is_forwardable(data, start, end, identity, trim)
+            return legacy_result.for_session_client(data, start, end, identity, trim)
+        is_plain = legacy_result.is_forwardable(data, start, end, identity, trim)
         return data[self._stream_offset or start :] if is_plain else None
 
     def _parse_response(self, data: bytes) -> bool:
         """Parse the head of a complete response and remember what precedes the message; False for others."""
         size = len(self._stream_head)
         if not (size and data.startswith(self._stream_head)):
-            found = header_cache.whole(data)
+            found = response.read_known_response(data)
             if found is None:
                 return False
             head, took, body = found

@@ -17,8 +17,7 @@ from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
 from lm_tools_bridge.protocol.inbound import Inbound, classify
 from lm_tools_bridge.protocol.jsonrpc import Request
-from manager.answers.call_origin import brought_trace, client_record
-from manager.answers.exchange import Exchange, claims_of, exchange_of
+from manager.answers.exchange import Exchange, brought_trace, claims_of, client_record, exchange_of
 from manager.answers.upstream_request import PreparedCall, upstream_request
 from manager.answers.workspace_lookup import cached_folders, look_up_cached
 from manager.call_observer import CallOrigin
@@ -26,13 +25,12 @@ from manager.configuration.budgets import MAX_ROUTES
 from manager.configuration.settings import Settings
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import ForwardedCall
-from manager.forwarding.open_requests import OpenRequests
-from manager.http.request import HttpRequest
+from manager.http.request import HttpRequest, OpenRequests
 from manager.relay.direct_relay import DirectRelay
 from manager.route_cache.bound_route import BoundRoute, HeadPattern
 from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute, SessionProfile
 from manager.routing.client_profiles import ClientProfiles
-from manager.routing.request_heads.request_metadata import RequestMetadata
+from manager.routing.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session, SessionTable
 from manager.supervision.workspaces import Workspaces

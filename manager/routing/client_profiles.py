@@ -1,15 +1,19 @@
 """Knows what client programs can do: how long they wait for lists, what they hear, what their model sees.
 
 Found by the name and version in `clientInfo`. The values were measured with the named versions.
-`docs/clients/profiles.md` shows the same table, and a test compares them.
+`docs/clients/profiles.md` shows the same table, and a test compares them. A workspace server knows no
+clients: headers tell it what of a profile matters to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal.client_traits import OFFERED_LENGTH, ClientTraits, NameRules
 from manager.configuration.client_overrides import EVERY, Hears, Sees
 
 Deferred = Literal["nothing", "names", "beginnings"]
@@ -280,3 +284,47 @@ def discover_wait_s(budget_s: float) -> float:
         budget_s: the client's `first_list_s`, of which its first list needs the other half.
     """
     return min(LATER_LIST_S, budget_s / 2)
+
+
+def leaves_its_folder(profile: ClientProfile) -> bool:
+    """Whether its agents change their folder without a word, so that they need `callTool` to name it."""
+    return profile.roots_change == "silently"
+
+
+def client_traits(profile: ClientProfile) -> ClientTraits:
+    """What is special about a client with this profile."""
+    return ClientTraits(
+        lists_once=profile.hears_list_changed != "always",
+        own_tool_search=profile.own_tool_search,
+        repeats_instructions=profile.repeats_instructions,
+        has_call_tool=leaves_its_folder(profile),
+    )
+
+
+ENTRY_NAME: Final = "lm-tools-bridge"
+"""The name of this program in clients' configurations, as `lmtb client add` writes it; clients do not send
+theirs."""
+_MODEL_SEES: Final = headers.MODEL_SEES.encode()
+_TOOL_NAMES: Final = headers.TOOL_NAMES.encode()
+
+
+@lru_cache(maxsize=256)  # as many as `ClientProfiles` keeps
+def needs_of(profile: ClientProfile) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers for requests of clients with this profile; none for clients that nobody measured."""
+    words: list[str] = [] if profile.model_sees == "unknown" else [profile.model_sees]
+    if profile.has_code_mode:
+        words.append("both")
+    if profile.drops_links:
+        words.append(headers.NO_LINKS)
+    told = [(_MODEL_SEES, " ".join(words).encode())] if words else []
+    if rules := name_rules_of(profile).value:
+        told.append((_TOOL_NAMES, rules.encode()))
+    return tuple(told)
+
+
+def name_rules_of(profile: ClientProfile) -> NameRules:
+    """What a client needs of names, of which its prefix leaves a part."""
+    if not profile.measured or profile.longest_name is None:
+        return NameRules(profile.separator)
+    rest = profile.longest_name - len(profile.name_prefix.format(ENTRY_NAME))
+    return NameRules(profile.separator, min(OFFERED_LENGTH, rest))

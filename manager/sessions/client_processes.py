@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lm_tools_bridge.machine.peer_process import peer_pids
-from manager.routing.state.clients import RequestRecord
-from manager.routing.state.peer import ClientProcess, Peer
-from manager.routing.state.session_table import Session
+from manager.routing.state.clients import ClientProcess, Peer
 from manager.supervision.process import start_time
 
 SETTLE_S: Final = 0.1
@@ -34,13 +32,8 @@ class ClientProcesses:
         self._is_due = asyncio.Event()
         self._running: dict[int, ClientProcess] = {}
 
-    def note(self, peer: Peer | None, record: RequestRecord, session: Session | None) -> None:
-        """Note from which connection a request came. None stands for one without addresses."""
-        if peer is None:
-            return
-        record.peer = peer
-        if session is not None:
-            session.peer = peer
+    def seek(self, peer: Peer) -> None:
+        """Look for the process at the other end of a connection soon, unless that was done or is due."""
         if not peer.is_sought and len(self._sought) < MAX_SOUGHT:
             peer.is_sought = True
             self._sought.append(peer)

@@ -1,6 +1,6 @@
 """Notifies the sessions that a change in a workspace concerns, on their server streams.
 
-`upstream_subscriptions.py` receives the notifications from workspace servers; `server_stream.py` keeps them
+`upstream_subscriptions.py` receives the notifications from workspace servers; `streams.py` keeps them
 for sessions without a connection.
 """
 
@@ -11,9 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from lm_tools_bridge.protocol import jsonrpc, names
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
-from manager.sessions.server_stream import ServerStream
-from manager.sessions.stream import EventSink
-from manager.sessions.streams import Streams
+from manager.sessions.streams import EventSink, ServerStream, Streams
 
 SUBSCRIBED_S = 15 * 60.0
 """Seconds after its last request for which a session without an open stream stays subscribed upstream."""

@@ -1,7 +1,7 @@
 """Answers a session's `logging/setLevel`, `resources/subscribe` and `resources/unsubscribe` requests.
 
 Both preferences are saved with the session. `answers/upstream_request.py` sends the log level with each
-request; `upstream_listener.py` sends the subscriptions with the listen stream.
+request; `upstream_subscriptions.py` sends the subscriptions with the listen stream.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Final
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.answers import result_format
-from manager.answers.exchange import Exchange, Located, Plain
+from manager.answers import replies
+from manager.answers.exchange import Exchange, Located
+from manager.answers.replies import Plain
 from manager.answers.workspace_lookup import look_up_workspace, workspace_not_set
 from manager.routing.state.session_table import Session
 from manager.sessions.session_manager import MAX_SUBSCRIPTIONS, SessionManager
@@ -62,13 +63,13 @@ class Preferences:
         """Answer once the workspace server has acknowledged, so that no later update is missed."""
         located = await look_up_workspace(self._workspaces, exchange.claims)
         if isinstance(located, Refusal):
-            return result_format.refuse(exchange, located)
+            return replies.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return result_format.refuse(exchange, workspace_not_set(located))
+            return replies.refuse(exchange, workspace_not_set(located))
         instance = await self._workspaces.ready(located.workspace, is_pure=located.is_pure)
         if isinstance(instance, Refusal):
-            return result_format.refuse(exchange, instance)
+            return replies.refuse(exchange, instance)
         if not await self._session_manager.subscribe(session, uri, located.workspace.id):
             return _invalid(exchange, f"a session can subscribe to at most {MAX_SUBSCRIPTIONS} resources")
         if await self._upstream_subscriptions.honours(located.workspace.id, uri, CONFIRM_S) is False:

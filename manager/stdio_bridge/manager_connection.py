@@ -22,8 +22,7 @@ from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.stdio_bridge.manager_start import ManagerStarter
 from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.pool import Pool
-from manager.upstream.response import UpstreamResponse
-from manager.upstream.response_head import ResponseHead
+from manager.upstream.response import ResponseHead, UpstreamResponse
 
 TIMEOUT_S: Final = 60.0
 """Seconds that a client's request waits for a manager."""

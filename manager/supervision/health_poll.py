@@ -1,6 +1,7 @@
 """Asks one workspace server regularly for its health, and tells a slow server from one that hangs.
 
-`routing/state/lifecycle.py` decides what a missed answer means.
+`routing/state/lifecycle.py` decides what a missed answer means. A server that runs, or would run on a machine
+that is less busy, is slow; one that neither runs nor waits for a processor hangs.
 """
 
 from __future__ import annotations
@@ -9,14 +10,54 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lm_tools_bridge.protocol.internal import launch
 from manager.routing.state.lifecycle import Lifecycle, State
-from manager.routing.state.slowness import ProcessorTime, is_slow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure
+
+_WAITS: Final = 0.1
+"""Share of the time that a slow server waits for a processor at least."""
+_RUNS: Final = 0.005
+"""Share of the time that a server runs at least, to be slow for reasons of its own."""
+_NEVER_RESTS: Final = 0.8
+"""Share of the time from which a server is in an endless loop."""
+
+
+class ProcessorTime(NamedTuple):
+    """What the main thread of a process had of the processors since its start.
+
+    Attributes:
+        ran_s: seconds that it ran.
+        waited_s: seconds that it could have run, but others did.
+        is_blocked: whether it waits for a disk or for swapped memory at this moment.
+    """
+
+    ran_s: float
+    waited_s: float = 0.0
+    is_blocked: bool = False
+
+
+def is_slow(before: ProcessorTime | None, after: ProcessorTime | None, seconds: float) -> bool:
+    """Whether a process that did not answer works on it: it runs, or would run if it were let.
+
+    Args:
+        before: what it had when it was asked; None if unknown.
+        after: what it had when it had still not answered.
+        seconds: the time between.
+
+    Returns:
+        False for one that sleeps, is stopped, or does nothing but compute; also if nothing is known.
+    """
+    if before is None or after is None or seconds <= 0:
+        return False
+    ran, waited = (after.ran_s - before.ran_s) / seconds, (after.waited_s - before.waited_s) / seconds
+    if ran >= _NEVER_RESTS:
+        return False
+    return after.is_blocked or waited >= _WAITS or ran >= _RUNS
+
 
 # `schedstat` counts nanoseconds.
 _NANO: Final = 1e-9

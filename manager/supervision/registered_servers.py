@@ -20,9 +20,15 @@ from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
 from manager.disk.filesystem import FolderExaminer
 from manager.logs.log import logger, short
 from manager.routing.state.port_leases import PortExhausted, PortLeases
-from manager.routing.state.registration import Registration, State
-from manager.routing.state.registrations import SWEEP_EVERY_S, HeartbeatOutcome, Registrations, StateChange
-from manager.routing.workspace.workspace_id import workspace_id
+from manager.routing.state.registrations import (
+    SWEEP_EVERY_S,
+    HeartbeatOutcome,
+    Registration,
+    Registrations,
+    State,
+    StateChange,
+)
+from manager.routing.workspace.matching import workspace_id
 from manager.supervision import process
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance

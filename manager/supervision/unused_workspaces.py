@@ -1,8 +1,8 @@
 """Stops servers that nobody uses or whose folder is gone, and forgets workspaces that are long gone.
 
 A workspace is forgotten a month after its last use, with its logs and results. The user's trust is kept: it
-is bound to the folder and to the content of its files. Servers of removed folders are stopped soon;
-otherwise they would run on until they are idle, with all processes behind them.
+is bound to the folder and to the content of its files. Servers of removed folders are stopped soon, after
+repeated looks; otherwise they would run on until they are idle, with all processes behind them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import asyncio
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,12 +24,48 @@ from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.logs.log import logger
-from manager.routing.state.root_watch import RootSign, RootWatch
 from manager.supervision.instance import Instance
 from manager.supervision.process import Process
 from manager.supervision.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
+
+
+class RootSign(Enum):
+    """What one look at the folder of a running server found; the value says what happened, for users."""
+
+    HERE = ""
+    UNKNOWN = "the disk does not answer"
+    DELETED = "its folder was removed"
+    """The system says that the server's working folder no longer exists, even if there is a new one."""
+    MOVED = "its folder was moved"
+    MISSING = "its folder is missing"
+    """The path leads nowhere, but the folder may still exist, e.g. because a disk was unmounted."""
+    NO_WORKTREE = "its folder is no git worktree any more"
+
+
+LOOKS: Final[Mapping[RootSign, int]] = {
+    RootSign.DELETED: 1,
+    RootSign.MOVED: 2,  # a folder that is replaced by renaming is back at once
+    RootSign.NO_WORKTREE: 2,  # git writes its file `.git` anew
+    RootSign.MISSING: 10,  # a network disk may be away for some seconds
+}
+"""After how many equal looks in a row the server stops. With any other sign it never does."""
+
+
+@dataclass(slots=True)
+class RootWatch:
+    """The last sign, and how often in a row it was seen."""
+
+    sign: RootSign = RootSign.HERE
+    count: int = 0
+
+    def saw(self, sign: RootSign) -> bool:
+        """Record a look; returns whether the server has to stop now."""
+        self.count = self.count + 1 if sign is self.sign else 1
+        self.sign = sign
+        return sign in LOOKS and self.count >= LOOKS[sign]
+
 
 LOOK_EVERY_S: Final = 3.0
 """A look costs some 100 µs for each server that runs."""

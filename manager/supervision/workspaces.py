@@ -17,9 +17,8 @@ from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
 from manager.logs.log import logger
 from manager.routing.workspace.cwd import NoCwd, parse_cwd
-from manager.routing.workspace.matching import KnownRoot, Match, match
+from manager.routing.workspace.matching import KnownRoot, Match, match, workspace_id
 from manager.routing.workspace.remote_address import may_be_remote
-from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance

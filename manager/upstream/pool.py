@@ -25,8 +25,7 @@ from lm_tools_bridge.machine.proved_server import ServedByOthers, require_own_se
 from lm_tools_bridge.protocol import trace_context
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from manager.upstream.response import UpstreamResponse
-from manager.upstream.response_head import ResponseHead
+from manager.upstream.response import ResponseHead, UpstreamResponse
 
 Fields = Sequence[tuple[bytes, bytes]]
 """Names and values of header fields."""

@@ -1,17 +1,88 @@
-"""Buffers the response that arrives on a connection.
+"""The response that arrives on a connection: its head, heads that came before, and its body.
 
 `connection.py` delivers the bytes. `failures.py` has what can go wrong.
+
+A server sends the same head again and again, so parsed heads are remembered. Two heads are the same if they
+differ only in the digits of their single `Content-Length` and in the timing of the call
+(`lm_tools_bridge/protocol/internal/call_reports.py`); with a chunked body they must be identical. A known
+head is recognised in a whole response in one read, and at the beginning of a response of known length.
+Everything else goes to the parser (`response_parser.py`), which also adds heads.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, Protocol
 
-from manager.upstream.collected_body import CollectedBody
+import msgspec
+from msgspec.structs import replace
+
+from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal import call_reports
+from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
+from manager.configuration.budgets import MAX_ANSWER_HEADS
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from manager.upstream.response_head import ResponseHead
+
+OWN_BLOCK: Final = 64 * 1024
+"""Bytes from which a body gets a block of its own."""
+
+
+class CollectedBody:
+    """A body that is being collected.
+
+    Args:
+        length: bytes of the whole body; 0 if it is not known.
+
+    Attributes:
+        size: bytes so far.
+    """
+
+    __slots__ = ("_block", "_pieces", "size")
+
+    def __init__(self, length: int) -> None:
+        self.size = 0
+        self._block = bytearray(length) if length > OWN_BLOCK else None
+        self._pieces: list[bytes] = []
+
+    def add(self, pieces: Iterable[bytes | memoryview]) -> None:
+        """Add the next pieces, which may be valid during this call only."""
+        for piece in pieces:
+            if self._block is None:
+                self._pieces.append(bytes(piece))
+            else:
+                self._block[self.size : self.size + len(piece)] = piece
+            self.size += len(piece)
+
+    def whole(self) -> bytes:
+        """What was collected."""
+        if self._block is not None:
+            return bytes(memoryview(self._block)[: self.size])
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+class ResponseHead(msgspec.Struct, frozen=True, gc=False):
+    """Status and header fields of a response.
+
+    Attributes:
+        headers: Names in lower case.
+        content_length: Bytes of the body; None if only its end tells.
+        content_type: The media type without parameters, in lower case; empty if there is none.
+        trim: The part of the result that a session does not get, as the server states it.
+    """
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    content_length: int | None
+    content_type: bytes = b""
+    trim: ResultTrim | None = None
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of the first field of that name (in any case), or None."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key == wanted), None)
+
 
 # Bytes of unread body at which reading from the server pauses. One more read (300 KiB at most) can follow.
 HIGH_WATER = 256 * 1024
@@ -285,3 +356,100 @@ class UpstreamResponse:
             self.on_data()
         elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+LONGEST_HEAD: Final = 2048
+"""Most bytes of a cached head."""
+_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})(?=\r\n)")
+_TOOK: Final = b"\r\n%b: " % headers.TOOK.encode()
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
+_LINE_END: Final = b"\r\n"
+_END: Final = b"\r\n\r\n"
+MAX_CHUNKS: Final = 16
+"""Chunks of a body above which the parser is as fast."""
+
+_heads: dict[bytes, ResponseHead] = {}
+
+
+def read_known_response(data: bytes) -> tuple[ResponseHead, bytes, bytes] | None:
+    """Head, timing and body if `data` is exactly one response with a cached head, else None."""
+    end = data.find(_END, 0, LONGEST_HEAD) + len(_END)
+    digits = _LENGTH.search(data, 0, end)
+    if digits is None:
+        chunked = _heads.get(data[:end])
+        body = None if chunked is None else join_chunks(data, end)
+        return None if chunked is None or body is None else (chunked, b"", body)
+    found = _of_length(data, digits, end) if end + int(digits[1]) == len(data) else None
+    return None if found is None else (*found, data[end:])
+
+
+def read_known_beginning(data: bytes) -> tuple[ResponseHead, bytes, int] | None:
+    """The cached head of an incomplete response of known length, its timing and the offset of its body.
+
+    None if the response is complete or its head is not cached.
+    """
+    end = data.find(_END, 0, LONGEST_HEAD) + len(_END)
+    digits = _LENGTH.search(data, 0, end)
+    if digits is None or end + int(digits[1]) <= len(data):
+        return None
+    found = _of_length(data, digits, end)
+    return None if found is None else (*found, end)
+
+
+def remember_head(data: bytes, head: ResponseHead) -> None:
+    """Cache the head that `data` begins with and the parser parsed as `head`, on a keep-alive connection."""
+    end = data.find(_END, 0, LONGEST_HEAD) + len(_END)
+    found = _LENGTH.findall(data, 0, end)
+    expected = [head.content_length] if head.content_length is not None else []
+    if [int(one) for one in found] != expected or end < len(_END) or not data.startswith(b"HTTP/1.1 "):
+        return
+    digits = _LENGTH.search(data, 0, end)
+    key, took = (data[:end], b"") if digits is None else _key(data, *digits.span(1), end)
+    if took != (head.header(headers.TOOK.encode()) or b""):
+        return  # the timing is where it would not be found again
+    if len(_heads) >= MAX_ANSWER_HEADS:
+        _heads.clear()
+    _heads[key] = head
+
+
+def join_chunks(data: bytes, start: int) -> bytes | None:
+    """The chunked body that begins at `start`; None unless it ends with the data and has no trailer."""
+    pieces: list[bytes] = []
+    while len(pieces) < MAX_CHUNKS and (found := _SIZE.match(data, start)) is not None:
+        size, begin = int(found[1], 16), found.end()
+        start = begin + size + len(_LINE_END)
+        if not data.startswith(_LINE_END, begin + size):
+            return None
+        if not size:
+            return b"".join(pieces) if start == len(data) else None
+        pieces.append(data[begin : begin + size])
+    return None
+
+
+def _key(data: bytes, begin: int, behind: int, end: int) -> tuple[bytes, bytes]:
+    """The head without the length in `data[begin:behind]` and without the timing behind it; the latter."""
+    took = data.find(_TOOK, behind, end)
+    if took < 0:
+        return data[:begin] + data[behind:end], b""
+    took += len(_TOOK)
+    line_end = data.index(_LINE_END, took)
+    return data[:begin] + data[behind:took] + data[line_end:end], data[took:line_end]
+
+
+def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> tuple[ResponseHead, bytes] | None:
+    """Cached head and timing of a response whose head ends at `end`, with the length that its digits say."""
+    begin, behind = digits.span(1)
+    key, took = _key(data, begin, behind, end)
+    known = _heads.get(key)
+    if known is None or len(took) > call_reports.LONGEST:
+        return None
+    return _with_length(known, int(digits[1])), took
+
+
+def _with_length(head: ResponseHead, length: int) -> ResponseHead:
+    if head.content_length == length:
+        return head
+    fields = tuple(
+        (name, b"%d" % length if name == b"content-length" else value) for name, value in head.headers
+    )
+    return replace(head, headers=fields, content_length=length)

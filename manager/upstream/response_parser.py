@@ -13,8 +13,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.internal import call_reports
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
-from manager.upstream import header_cache
-from manager.upstream.response_head import ResponseHead
+from manager.upstream.response import ResponseHead, remember_head
 
 MAX_HEAD: Final = 64 * 1024
 """Most bytes without any byte of the body: httptools limits neither the head nor the trailers."""
@@ -131,7 +130,7 @@ class ResponseParser:
         trim = ResultTrim.from_header(fields.get(_TRIM))
         head = ResponseHead(status, tuple(self._headers), self.length, media_type, trim)
         if self.keep_alive and not self.ends_with_connection:
-            header_cache.remember(self._first, head)
+            remember_head(self._first, head)
         self._response.receive_head(head, fields.get(_TOOK, b""))
 
     def on_body(self, piece: bytes) -> None:

@@ -9,8 +9,7 @@ import json
 
 import pytest
 
-from manager.routing.client_profiles import profile_of
-from manager.routing.client_traits import client_traits
+from manager.routing.client_profiles import client_traits, profile_of
 from support.clients.agent_workplace import NONCE, OTHER_NONCE, SLOW_S, Workplace, after_first, script
 from workspace_server.tool_search.definitions import search_name
 

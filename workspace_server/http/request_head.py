@@ -24,7 +24,7 @@ from lm_tools_bridge.http_server.request_head import (
 )
 from lm_tools_bridge.protocol import headers, names, trace_context
 
-# As the manager's (`manager/routing/request_heads/admission.py`): it has refused larger bodies before.
+# As the manager's (`manager/routing/admission.py`): it has refused larger bodies before.
 MAX_BODY: Final = 16 * 1024 * 1024
 ROUTES: Final[Mapping[str, str]] = {
     names.MCP_PATH: "POST",

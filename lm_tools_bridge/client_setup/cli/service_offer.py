@@ -16,12 +16,12 @@ from lm_tools_bridge.client_setup.entries import Endpoint
 from lm_tools_bridge.terminal.command_line import Failure, choose, confirm, say
 from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.terminal.waiting import waiting
-from manager.cli.lifecycle.stop import WatchedProcess
 from manager.cli.output.manager_access import user_paths
 from manager.cli.service import facts as service_facts
 from manager.cli.service.facts import Facts
 from manager.cli.service.plan import Plan, Refused, Supervisor, installation
 from manager.cli.service.verb import carry_out
+from manager.cli.stop import WatchedProcess
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 
 _STOP_S: Final = 45.0

@@ -4,7 +4,7 @@ Legacy revisions (MCP 2025-11-25 and older) have neither `resultType` nor `serve
 all results these are the first and the last member. The workspace server sends their lengths in a header
 (JSON response) or in a comment (event), so that the manager can cut them without parsing the result. A result
 that differs in more than these members has no trim; the manager converts it
-(`manager/routing/json/legacy_result.py`).
+(`manager/routing/legacy_result.py`).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from lm_tools_bridge.recorder.statistics import tool_figures
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
 from lm_tools_bridge.terminal.views import Note
 from manager.cli.output.manager_access import user_paths
-from manager.status_reading.responses import formatted
+from manager.status_reading import formatted
 
 POLL_S: Final = 0.25
 _NONE: Final = "no calls yet; they are recorded while the manager runs"

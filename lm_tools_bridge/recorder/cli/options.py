@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import time
@@ -16,10 +17,11 @@ from lm_tools_bridge.recorder.call_log import CallLog
 from lm_tools_bridge.recorder.tables import NewerFile
 from lm_tools_bridge.terminal.command_line import Command, Failure
 from lm_tools_bridge.text.quantities import moment_of
+from manager import exit_codes
 from manager.cli import completion
 from manager.cli.output.manager_access import user_paths
-from manager.cli.output.user_settings import user_settings
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.configuration.settings import ConfigurationError, Settings, load_settings
 
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""
@@ -225,3 +227,20 @@ def project_named(name: str, projects: Iterable[str]) -> str:
     if _PROJECT_ID.fullmatch(name):
         return name
     raise Failure(f"no project {name} is known", "list them with: lmtb workspaces", reason="unknown_project")
+
+
+def user_settings() -> Settings:
+    """The settings of `config.toml` and of this environment.
+
+    Raises:
+        Failure: the configuration cannot be used.
+    """
+    try:
+        return load_settings(user_paths().config_file, os.environ, {})
+    except ConfigurationError as error:
+        raise Failure(
+            f"the configuration cannot be used: {error}",
+            "correct it, then run this again",
+            exit_code=exit_codes.HOPELESS,
+            reason="configuration",
+        ) from error

@@ -16,7 +16,7 @@ from lm_tools_bridge.recorder.page.lookups import FoundCall
 from lm_tools_bridge.recorder.page.query import address
 from lm_tools_bridge.recorder.server_output import OutputLine
 from lm_tools_bridge.text.quantities import latency
-from manager.status_reading.responses import formatted
+from manager.status_reading import formatted
 
 LONGEST_CONTENT: Final = 20_000
 """Characters of arguments and of a result; `lmtb calls show --json` has all."""

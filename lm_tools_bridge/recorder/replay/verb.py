@@ -13,7 +13,7 @@ import msgspec
 
 from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.recorder.cli.calls import existing
-from lm_tools_bridge.recorder.cli.options import CallNumber, open_log
+from lm_tools_bridge.recorder.cli.options import CallNumber, open_log, user_settings
 from lm_tools_bridge.recorder.replay.recording import CONTENTS_STEP, RecordedCall, read_file, recorded_call
 from lm_tools_bridge.recorder.replay.sender import Plan, Replayed, renamed, send
 from lm_tools_bridge.terminal.command_line import Failure, confirm, is_json, json_option, print_json, say
@@ -21,7 +21,6 @@ from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.text.redaction import hidden_keys
 from manager.cli.output.manager_access import mcp_address, user_paths
-from manager.cli.output.user_settings import user_settings
 
 _COLUMNS: Final = (
     Column("CALL", Kind.NAME),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View
-from manager.status_reading.responses import objects
+from manager.status_reading import objects
 
 _OWN: Final = (
     Column("OFFERED", Kind.NAME), Column("KIND"), Column("POLICY"), Column("TOOLS"),

@@ -48,7 +48,7 @@ def make_control_app(
 ) -> web.Application:
     """The control socket's application. Further routes may be added before it is started.
 
-    Heartbeats that say nothing new are answered before it (`manager/listener/control_connection.py`).
+    Heartbeats that say nothing new are answered before it (`manager/listener/control_listener.py`).
 
     Args:
         for_anyone: routes, to be added by features, that decide nothing.

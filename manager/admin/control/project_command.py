@@ -22,8 +22,7 @@ from manager.disk.folder import CwdProblem
 from manager.http import lazy_aiohttp as web
 from manager.routing.workspace.remote_address import split_root
 from manager.server_command import server_command
-from manager.status_reading.responses import json_object
-from manager.status_reading.tool_rows import VISIBILITIES
+from manager.status_reading import VISIBILITIES, json_object
 
 LIMIT_S: Final = 20.0
 """Longest time of one command, including its wait for the one before it."""

@@ -20,9 +20,15 @@ from lm_tools_bridge.text.quantities import duration, latency
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from manager.status_reading.attention import approval_text
-from manager.status_reading.responses import TRUST_PENDING, is_gone, merged_workspaces, objects
-from manager.status_reading.source_problems import running_twice, source_problems
+from manager.status_reading import (
+    TRUST_PENDING,
+    approval_text,
+    is_gone,
+    merged_workspaces,
+    objects,
+    running_twice,
+    source_problems,
+)
 
 LIMIT_S: Final = 5.0
 """Longest time to look."""

@@ -14,7 +14,7 @@ import click
 from lm_tools_bridge.terminal.command_line import Command, Failure, say
 from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.text.near_names import did_you_mean
-from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
+from manager.status_reading import TRUST_PENDING, issue_text, objects, pending
 
 
 def source_id(name: str, sources: Sequence[Mapping[str, Any]]) -> str:

@@ -14,8 +14,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.names import Era
-from manager.routing.state.clients import Client, RecentClients, RequestRecord
-from manager.routing.state.peer import Peer
+from manager.routing.state.clients import Client, Peer, RecentClients, RequestRecord
 from manager.routing.state.session_table import Session
 
 CONNECTED_S: Final = 5 * 60.0

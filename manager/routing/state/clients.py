@@ -1,9 +1,8 @@
-"""Table of recent clients: each client's last requests and how each request named its workspace.
+"""Table of recent clients: each one's connections and last requests, and how each named its workspace. Pure.
 
 `lmtb clients`, `lmtb whoami` and the status page show the table, so that a user can see why a client got the
 tools it got. It lives in memory, with at most `MAX_CLIENTS` clients, `MAX_REQUESTS` requests of each, and the
-last request in each of `MAX_PROJECTS` projects.
-`manager/admin/status.py` formats it.
+last request in each of `MAX_PROJECTS` projects. `manager/admin/status.py` formats it.
 """
 
 from __future__ import annotations
@@ -15,8 +14,48 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol import headers
-from manager.routing.state.peer import Peer
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
+
+Address = tuple[str, int] | tuple[str, int, int, int]
+
+
+class ClientProcess:
+    """A process of a client on this machine.
+
+    Attributes:
+        pid, started: which process it is.
+        ended_at: monotonic time when its end was noticed; None while it runs.
+    """
+
+    __slots__ = ("ended_at", "pid", "started")
+
+    def __init__(self, pid: int, started: str) -> None:
+        self.pid = pid
+        self.started = started
+        self.ended_at: float | None = None
+
+
+class Peer:
+    """The other end of one connection.
+
+    Attributes:
+        ends: our address and the client's.
+        is_sought: whether its process was looked for, or is going to be.
+        process: its process; None if it is not known, as for a client on another machine.
+    """
+
+    __slots__ = ("ends", "is_sought", "process")
+
+    def __init__(self, ends: tuple[Address, Address]) -> None:
+        self.ends = ends
+        self.is_sought = False
+        self.process: ClientProcess | None = None
+
+    def has_ended_since(self, at: float) -> bool:
+        """Whether its process was running at this time, and has ended."""
+        process = self.process
+        return process is not None and process.ended_at is not None and process.ended_at >= at
+
 
 MAX_CLIENTS: Final = 64
 MAX_REQUESTS: Final = 5

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from manager.routing.state.peer import Peer
+from manager.routing.state.clients import Peer
 
 MIN_ID: Final = 1
 MAX_ID: Final = 128

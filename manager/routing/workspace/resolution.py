@@ -4,13 +4,14 @@ What was named for this request or session counts alone: the path of the URL, a 
 a handshake. Everything else is evidence (`weigh`). Where the client says that it works (its roots, the folder
 of Codex) is stronger than the folder that its process was started in (query, header), because agents outlive
 the shell that started them. Evidence that contradicts itself is never settled by a guess.
+A variable that a client sent as its configuration spells it, not as its value, is no folder, and is named.
 `manager/disk/filesystem.py` and `matching.py` find the workspace of a claimed folder.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -19,7 +20,9 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.protocol.issues import Issue
 from manager.disk.folder import CwdProblemKind
+from manager.routing.workspace.cwd import placeholder_in
 from manager.routing.workspace.remote_address import is_remote_address
 
 MAX_SHOWN: Final = 300
@@ -320,3 +323,28 @@ def conflicting_workspaces(workspaces: Sequence[str]) -> tuple[str, str] | None:
         if other != workspaces[0]:
             return workspaces[0], other
     return None
+
+
+CODE: Final = "VARIABLE_NOT_EXPANDED"
+_PLACES: Final[Mapping[str, str]] = {
+    "?cwd": "?cwd= of its address",
+    "X-Workspace-Cwd": "its header X-Workspace-Cwd",
+    "sandboxCwd": "the folder that it works in",
+    "roots": "its roots",
+}
+"""By the names of `Claims.shown_texts`."""
+
+
+def unexpanded(sent: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each text with a variable among those that a client sent (`Claims.shown_texts`)."""
+    for name, text in sent.items():
+        placeholder = placeholder_in(text)
+        if placeholder is not None and name in _PLACES:
+            yield f"the client did not expand {placeholder} in {_PLACES[name]}"
+
+
+def issues_of(claims: Claims) -> list[Issue]:
+    """The issues of a request's claims, which count as not made."""
+    if claims.query is None and claims.header is None and claims.codex is None and not claims.roots:
+        return []
+    return [Issue("warning", "workspace", CODE, text) for text in unexpanded(claims.shown_texts())]

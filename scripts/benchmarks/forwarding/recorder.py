@@ -21,7 +21,7 @@ from lm_tools_bridge.recorder.call_log import CallLog
 from lm_tools_bridge.recorder.overload import WHOLE_PER_S
 from lm_tools_bridge.recorder.recorder import FLUSH_S, Limits, Recorder
 from lm_tools_bridge.recorder.retention import DAY_S
-from manager.answers.call_origin import make_trace_number
+from manager.answers.exchange import make_trace_number
 from manager.call_observer import CallLabel, CallOrigin, EndedCall
 from scripts.benchmarks.cases import ERAS, SIZES
 from scripts.benchmarks.environment import nginx, own_manager

@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from lm_tools_bridge.protocol import names
-from manager.http import keep_alives
+from manager.http import open_streams
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from support.clients.raw_clients import EVENTS, JSON, Answer, Client
@@ -120,7 +120,7 @@ async def test_keep_alives_continue_during_a_small_event(
     era: str, setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody in between takes the connection for dead."""
-    monkeypatch.setattr(keep_alives, "SILENCE_S", 0.2)
+    monkeypatch.setattr(open_streams, "SILENCE_S", 0.2)
     monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.1)
     client = await client_of(setup, era, BOTH)
     text, gate = trimmed_event(said(200_000)), asyncio.Event()

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from lm_tools_bridge.protocol import names
-from manager.answers.listing import catalog
+from manager.answers import catalog
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted.scripted_workspace_server import Received, result

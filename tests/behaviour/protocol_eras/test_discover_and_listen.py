@@ -16,7 +16,7 @@ from mcp_types.methods import validate_server_result
 
 from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol import skills_extension as skills
-from manager.answers.listing import server_discover
+from manager.answers import catalog
 from support.clients.raw_clients import EVENTS, Answer, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
@@ -108,7 +108,7 @@ async def test_discover_waits_only_briefly_for_a_hung_server(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never a 5xx; the manager then gives its own result."""
-    monkeypatch.setattr(server_discover, "WAIT_S", 0.2)
+    monkeypatch.setattr(catalog, "WAIT_S", 0.2)
     project = make_project(tmp_path / "proj")
     client = await SessionClient.connect(http, manager.address)
     await client.handshake(project)

@@ -18,8 +18,7 @@ from aiohttp import ClientResponse, web
 
 from lm_tools_bridge.protocol import jsonrpc, names, sse
 from lm_tools_bridge.protocol.internal import request_state
-from manager.sessions.input_requests import MAX_INPUT_REQUESTS
-from manager.sessions.round_trips import MAX_ROUND_TRIPS
+from manager.sessions.round_trips import MAX_INPUT_REQUESTS, MAX_ROUND_TRIPS
 from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import EVENTS, JSON, Answer, SessionClient
 from support.http.event_stream import next_message, priming

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
-from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
+from manager.routing.discovery import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from support.clients.raw_clients import BOTH, EVENTS, JSON, SessionClient
 from support.http.event_stream import priming
 from support.processes.managers.manager_in_process import RunningManager, running_manager
@@ -83,7 +83,7 @@ async def test_a_silent_stream_gets_keep_alive_comments(
     manager: RunningManager, http: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that proxies and clients do not take the connection as dead."""
-    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.02)
+    monkeypatch.setattr("manager.http.open_streams.SILENCE_S", 0.02)
     client = await SessionClient.connect(http, manager.address)
     async with client.stream() as stream:
         await priming(stream)

@@ -268,7 +268,7 @@ async def test_a_long_silent_call_is_kept_alive(
     setup: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream is opened, comments keep it, and the answer comes as its last event."""
-    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
+    monkeypatch.setattr("manager.http.open_streams.SILENCE_S", 0.05)
     client = await setup.legacy() if era == "legacy" else setup.modern()
     gate = asyncio.Event()
     setup.upstream.answers["slow"] = held(gate, result({"content": []}))
@@ -289,7 +289,7 @@ async def test_a_silent_call_with_a_progress_token_gets_progress_not_comments(
     setup: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some clients give up on calls that only comments keep alive."""
-    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
+    monkeypatch.setattr("manager.http.open_streams.SILENCE_S", 0.05)
     client = await setup.legacy() if era == "legacy" else setup.modern()
     gate = asyncio.Event()
     setup.upstream.answers["slow"] = held(gate, result({"content": []}))
@@ -309,7 +309,7 @@ async def test_log_messages_do_not_take_the_place_of_progress(
     setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They keep the connection busy, but not the patience of a client that counts progress."""
-    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.5)
+    monkeypatch.setattr("manager.http.open_streams.SILENCE_S", 0.5)
     client = setup.modern()
     gate = asyncio.Event()
     log = event(jsonrpc.notification(names.MESSAGE, {"level": "info", "data": "busy"}))
@@ -336,7 +336,7 @@ async def test_log_messages_do_not_take_the_place_of_progress(
 async def test_a_json_only_client_gets_nothing_before_its_response(
     setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
+    monkeypatch.setattr("manager.http.open_streams.SILENCE_S", 0.01)
     client = await setup.legacy(accept=JSON)
     gate = asyncio.Event()
     setup.upstream.answers["slow"] = held(gate, result({"content": []}))

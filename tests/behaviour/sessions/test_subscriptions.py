@@ -183,7 +183,7 @@ async def test_an_invalid_subscription_is_refused(setup: RegisteredSetup, listen
 async def test_a_restarted_server_is_resubscribed_and_all_may_have_changed(
     setup: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager.sessions.upstream_listener.RETRY_S", 0.05)
+    monkeypatch.setattr("manager.sessions.upstream_subscriptions.RETRY_S", 0.05)
     client = await setup.legacy()
     await subscribe(client, "x:1")
     async with client.stream() as stream:

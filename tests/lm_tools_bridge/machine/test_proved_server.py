@@ -142,7 +142,7 @@ async def test_nothing_reaches_a_listener_of_another_user(listener: Listener, se
 HAS_TOKEN = {
     "lm_tools_bridge/agent/assembly.py",
     "lm_tools_bridge/recorder/replay/verb.py",
-    "manager/cli/workspace/call.py",
+    "manager/cli/call.py",
     "manager/stdio_bridge/bridge.py",
     "lm_tools_bridge/team/team.py",
     "workspace_server/sources/mcp/remote/authorization.py",

@@ -26,7 +26,7 @@ from lm_tools_bridge.tokens.token import Token, change_tokens, digest_of, new_to
 from manager.admin.control.control_plane import ControlPlane
 from manager.call_observer import CallDetails
 from manager.client import Control, McpClient
-from manager.status_reading.responses import merged_workspaces
+from manager.status_reading import merged_workspaces
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.script_tools import write_tool

@@ -19,7 +19,7 @@ from lm_tools_bridge.protocol.call_pattern import (
     is_plain_id,
 )
 from lm_tools_bridge.protocol.jsonrpc import Request
-from manager.routing.json.scan import check_json
+from manager.routing.admission import check_json
 
 PYTHON = b'{"method":"tools/call","params":{"name":"t","arguments":%b},"jsonrpc":"2.0","id":%b}'
 TYPESCRIPT = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"t","arguments":%b}}'

@@ -15,7 +15,7 @@ from lm_tools_bridge.tokens.part import WRONG_AT_ONCE, Guest, TokenGate
 from lm_tools_bridge.tokens.token import Token, change_tokens, digest_of, scope_of, shown_token
 from manager.http import lazy_aiohttp as web
 from manager.listener.runner import Runner
-from manager.routing.request_heads.admission import AdmissionRules
+from manager.routing.admission import AdmissionRules
 from support.recorded_calls import Clock
 
 

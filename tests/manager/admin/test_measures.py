@@ -10,9 +10,8 @@ import pytest
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from manager.admin.measures import INTERVALS_PER_MINUTE, MAX_WORKSPACES, MOST_MOMENTS, History, Measures
 from manager.routing.state.lifecycle import Lifecycle
-from manager.routing.state.timings import BOUNDS
 from manager.sessions.session_manager import SessionManager
-from manager.supervision.instance import Figures
+from manager.supervision.instance import BOUNDS, Figures
 from manager.supervision.workspaces import Workspaces
 
 SESSION_MANAGER = cast(SessionManager, SimpleNamespace(sessions=["a", "b"], streams=["c"]))

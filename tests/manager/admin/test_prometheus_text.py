@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from manager.admin.measures import MeasuresSnapshot, WorkspaceMeasures
 from manager.admin.prometheus_text import CONTENT_TYPE, render
-from manager.routing.state.timings import BOUNDS, Histogram
+from manager.supervision.instance import BOUNDS, Histogram
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -25,7 +25,7 @@ def modules_after(statement: str) -> set[str]:
 
 
 SHORT_VERBS = (
-    "lifecycle.stop", "log", "status", "workspace.servers", "workspace.tools", "workspace.trust",
+    "stop", "log", "status", "servers", "tools", "trust",
 )  # fmt: skip
 
 

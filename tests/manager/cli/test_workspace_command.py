@@ -140,3 +140,13 @@ def test_trust_is_given_shown_and_taken_back(environ: dict[str, str], project: P
     taken = lmtb(environ, "untrust", "--json", **where)
     assert json.loads(taken.stdout) == {"ok": True, "root": str(project)}
     assert lmtb(environ, "untrust", **where).returncode == exit_codes.FAILED
+
+
+@pytest.mark.parametrize("words", [("trust",), ("untrust",)])
+def test_an_installation_that_reaches_no_hosts_says_so(
+    run: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(workspace_command, "FEATURES", ())
+    refused = run(*words, "ssh://box/srv/p")
+    assert refused.exit_code != 0
+    assert "box/srv/p is on another host, and this installation reaches none" in refused.stderr

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from manager.forwarding.body_flow import Flow
+from manager.call_observer import MAX_CONTENTS, CallDetails
+from manager.forwarding.body_flow import Flow, keep
 from support.clock import AdvancedTime
 from support.http.arriving_answer import ArrivingAnswer
 
@@ -94,3 +95,19 @@ async def test_a_stopped_flow_has_no_deadline(body: Body) -> None:
     body.flow.stop()
     assert await body.after(2.2) == []
     assert await body.after(2.2) == []
+
+
+def test_long_contents_are_cut_and_say_so() -> None:
+    details = CallDetails(result=bytearray())
+    keep(details, b"x" * MAX_CONTENTS)
+    assert not details.is_cut
+    keep(details, b"y")
+    assert details.is_cut
+    assert details.result == b"x" * MAX_CONTENTS
+
+
+def test_the_beginning_of_a_piece_that_is_too_long_is_copied() -> None:
+    details = CallDetails(result=bytearray())
+    keep(details, memoryview(b"x" * (MAX_CONTENTS + 1)))
+    assert details.is_cut
+    assert details.result == b"x" * MAX_CONTENTS

@@ -10,10 +10,9 @@ import pytest
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
-from manager.forwarding.answer import Answer
+from manager.forwarding.answer import Answer, response_of
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
-from manager.forwarding.messages import response_of
 from manager.supervision.instance import Figures
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces

@@ -49,7 +49,7 @@ async def test_proxies_are_told_not_to_buffer() -> None:
 
 async def test_each_silence_is_filled_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before an event and after it; nothing is left behind that could speak later."""
-    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.02)
+    monkeypatch.setattr("manager.http.open_streams.SILENCE_S", 0.02)
     gates, ended = [asyncio.Event(), asyncio.Event()], asyncio.Event()
 
     async def work(out: EventResponse) -> None:
@@ -74,7 +74,7 @@ async def test_each_silence_is_filled_until_the_end(monkeypatch: pytest.MonkeyPa
 
 async def test_who_is_cut_off_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """No proper end that could be taken for the end of the stream; a late comment harms nobody."""
-    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
+    monkeypatch.setattr("manager.http.open_streams.SILENCE_S", 0.01)
     gate = asyncio.Event()
     was_refused = False
 

@@ -15,7 +15,7 @@ from aiohttp import web
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.runner import Runner
-from manager.routing.request_heads.admission import AdmissionRules
+from manager.routing.admission import AdmissionRules
 from support.http.admission_cases import Reply, exchange, parse_reply, request
 from support.http.served_connection import QUICK
 

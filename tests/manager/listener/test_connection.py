@@ -13,7 +13,7 @@ from aiohttp import web
 
 from lm_tools_bridge.http_server.limits import Limits
 from manager.http.request import HttpRequest
-from manager.routing.request_heads.admission import ANSWER_HEADERS
+from manager.routing.admission import ANSWER_HEADERS
 from support.http.admission_cases import BODY, exchange, parse_reply, request
 from support.http.served_connection import QUICK, served_connection
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from manager.forwarding.answer import COLLECTED, InterruptedAnswerError
+from manager.forwarding.answer import COLLECTED
+from manager.forwarding.forwarded_call import InterruptedAnswerError
 from manager.relay.event_relay import EventSplitter
 
 LIMIT = 1024 * 1024

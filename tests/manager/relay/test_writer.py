@@ -8,13 +8,15 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 
 from lm_tools_bridge.protocol import jsonrpc, names, sse
-from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
+from manager.answers.exchange import Exchange
+from manager.answers.replies import Events, Plain, Relayed, Reply
 from manager.http.request import HttpRequest
-from manager.relay.writer import Writer
+from manager.relay.writer import CallProgress, Writer
 from manager.sessions.streams import Streams
 from support.clients.exchanges import legacy, stateless
 from support.clients.raw_clients import EVENTS, JSON, Answer
@@ -157,3 +159,37 @@ async def test_a_client_that_leaves_before_a_large_body_begins_frees_the_call() 
     async with served_by(cancelled) as url, ClientSession() as http, http.post(url, json={}):
         assert (arriving.figures.in_flight, arriving.figures.last_outcome) == (0, "cancelled")
         assert arriving.carrier.closed == "abandoned"
+
+
+def params_of(event: bytes) -> dict[str, Any]:
+    [found] = sse.Decoder(10_000).feed(event)
+    message = json.loads(found.data)
+    assert message["method"] == names.PROGRESS
+    params: dict[str, Any] = message["params"]
+    return params
+
+
+def of_server(**params: Any) -> bytes:
+    return sse.encode(jsonrpc.notification(names.PROGRESS, {"progressToken": "t", **params}))
+
+
+def test_each_notification_has_the_token_as_it_came_and_more_progress() -> None:
+    clock = iter([100.0, 115.0, 130.0])
+    progress = CallProgress(msgspec.Raw(b'"a\\u00e9"'), clock.__next__)
+    first, second = params_of(progress.event()), params_of(progress.event())
+    assert first["progressToken"] == second["progressToken"] == "aé"
+    assert 0 < first["progress"] < second["progress"] < 1
+    assert (first["message"], second["message"]) == ("still running (15 s)", "still running (30 s)")
+
+
+def test_the_servers_progress_is_continued() -> None:
+    progress = CallProgress(msgspec.Raw(b"1"))
+    assert progress.note_written(of_server(progress=0.1) + of_server(total=10, progress=3))
+    assert progress.note_written(of_server(progress=2))
+    assert 3 < params_of(progress.event())["progress"] < 4
+
+
+def test_other_messages_are_no_progress() -> None:
+    progress = CallProgress(msgspec.Raw(b"1"))
+    assert not progress.note_written(b'data: {"result":{"progress": 50}}\n\n')
+    assert params_of(progress.event())["progress"] < 1

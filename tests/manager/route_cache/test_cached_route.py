@@ -10,15 +10,14 @@ import pytest
 
 from lm_tools_bridge.protocol.call_pattern import derive_pattern
 from lm_tools_bridge.protocol.internal.call_reports import CallTiming
-from manager.answers.call_origin import client_record
-from manager.answers.exchange import Located
+from manager.answers.exchange import Located, client_record
 from manager.answers.upstream_request import caller_header
 from manager.route_cache.bound_route import BoundRoute, HeadPattern
 from manager.route_cache.cached_route import CachedRoute, SessionProfile
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource
-from manager.upstream import header_cache
-from manager.upstream.response_head import ResponseHead
+from manager.upstream import response as upstream_response
+from manager.upstream.response import ResponseHead
 from support.clients import exchanges
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
@@ -111,12 +110,12 @@ DATE = b"\r\nDate: a\r\n\r\n"
 
 @pytest.fixture(autouse=True)
 def _known() -> Iterator[None]:
-    header_cache._heads.clear()
+    upstream_response._heads.clear()
     for status in (200, 500):
         head_of = ResponseHead(status, ((b"content-length", b"2"),), 2, b"application/json")
-        header_cache.remember(response(b"{}", status), head_of)
+        upstream_response.remember_head(response(b"{}", status), head_of)
     yield
-    header_cache._heads.clear()
+    upstream_response._heads.clear()
 
 
 def body_of(bound: BoundRoute, data: bytes) -> bytes | None:
@@ -180,7 +179,7 @@ def test_each_answer_says_where_its_own_time_went(behind: bytes) -> None:
     first = CallTiming("scripts", 0, 0)
     fields = ((b"content-length", b"%d" % len(RESULT)), (b"lm-tools-bridge-took", first.value))
     head = ResponseHead(200, fields, len(RESULT), b"application/json")
-    header_cache.remember(timed(first, behind=behind), head)
+    upstream_response.remember_head(timed(first, behind=behind), head)
     for took in (5, 6, 7_000_000, 6, 10**11):
         timing = CallTiming("scripts", took, took)
         assert body_of(bound, timed(timing, behind=behind)) == PLAIN
@@ -216,11 +215,15 @@ def test_a_stream_of_one_event_becomes_json_only_in_a_session(is_chunked: bool) 
     stream = EVENT % RESULT
     if is_chunked:
         begin = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-        header_cache.remember(begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, group))
+        upstream_response.remember_head(
+            begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, group)
+        )
         data = b"%b%x\r\n%b\r\n0\r\n\r\n" % (begin, len(stream), stream)
     else:
         data = response(stream).replace(b"application/json", group)
-        header_cache.remember(data, ResponseHead(200, ((b"content-length", b"1"),), len(stream), group))
+        upstream_response.remember_head(
+            data, ResponseHead(200, ((b"content-length", b"1"),), len(stream), group)
+        )
     modern, legacy = bound_route(is_in_session=False), bound_route()
     chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(stream), stream)
     for _ in range(2):
@@ -255,7 +258,7 @@ SIGNED = RESULT.replace(b'"content":[]', b'"content":[%b]')
 
 def events(message: bytes, said: bytes) -> bytes:
     stream = said + EVENT % message
-    header_cache.remember(
+    upstream_response.remember_head(
         CHUNKED, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, b"text/event-stream")
     )
     return b"%b%x\r\n%b\r\n0\r\n\r\n" % (CHUNKED, len(stream), stream)

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from lm_tools_bridge.http_server.request_head import RefusedHead
 from manager.route_cache.bound_route import HeadPattern
-from manager.routing.request_heads.admission import AdmissionRules
-from manager.routing.request_heads.reader import ClientHeadReader
-from manager.routing.request_heads.request_metadata import RequestMetadata
+from manager.routing.admission import AdmissionRules, ClientHeadReader
+from manager.routing.request_metadata import RequestMetadata
 
 CAP = 4000
 RULES = AdmissionRules.for_ports([4000], body_cap=CAP)

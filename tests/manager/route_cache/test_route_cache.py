@@ -19,7 +19,7 @@ from lm_tools_bridge.protocol.call_pattern import derive_pattern
 from manager.route_cache import route_cache
 from manager.route_cache.cached_route import SessionProfile
 from manager.route_cache.route_cache import CACHED_MISSES, MAX_GROUP_ROUTES, MAX_GROUPS, MISS_INTERVAL
-from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
+from manager.routing.admission import ClientHead, ClientHeadReader
 from manager.supervision import workspaces
 from manager.upstream import pool
 from support.clients.raw_clients import Answer, SessionClient

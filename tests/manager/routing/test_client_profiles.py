@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lm_tools_bridge.client_setup.change import ENTRY_NAME
+from lm_tools_bridge.protocol import headers
 from manager.configuration.settings import Settings, by_client
+from manager.routing import client_profiles
 from manager.routing.client_profiles import (
     LATER_LIST_S,
     OTHER,
@@ -15,6 +18,7 @@ from manager.routing.client_profiles import (
     ClientProfiles,
     discover_wait_s,
     list_wait_s,
+    needs_of,
     profile_of,
 )
 
@@ -159,3 +163,62 @@ def test_a_list_waits_for_what_is_left_of_the_clients_start(
 @pytest.mark.parametrize(("budget", "wait"), [(0.9, 0.45), (1.8, 0.9), (25, 2.0)])
 def test_the_greeting_takes_half_the_time_at_most(budget: float, wait: float) -> None:
     assert discover_wait_s(budget) == pytest.approx(wait)
+
+
+def told(name: str) -> dict[str, str]:
+    return {header.decode(): value.decode() for header, value in needs_of(profile_of(name))}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("claude-code", "structured"),
+        ("codex-mcp-client", "structured both"),
+        ("gemini-cli-mcp-client", "text"),
+        ("opencode", "text no-links"),
+        ("copilot-cli", "both no-links"),
+        ("@cline/core", "both"),
+        ("qwen-cli-mcp-client-lm-tools-bridge", "both"),
+        ("continue-cli-client", "text"),
+        ("grok-shell-lm-tools-bridge", None),
+        ("Visual Studio Code", None),
+        ("somebody", None),
+    ],
+)
+def test_what_the_model_of_a_measured_client_sees_is_told(name: str, words: str | None) -> None:
+    assert told(name).get(headers.MODEL_SEES) == words
+
+
+@pytest.mark.parametrize("profile", (*PROFILES, OTHER), ids=lambda profile: str(profile.title))
+def test_only_measured_clients_are_said_to_miss_a_part_of_results(profile: ClientProfile) -> None:
+    assert profile.measured or headers.MODEL_SEES.encode() not in dict(needs_of(profile))
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("gemini-cli-mcp-client", "longest=43"),
+        ("grok-shell-lm-tools-bridge", "separator=_, longest=47"),
+        ("@cline/core", "longest=47"),
+        ("claude-code", None),
+        ("codex-mcp-client", None),
+        ("opencode", None),
+        ("continue-cli-client", None),
+        ("cursor", None),
+        ("somebody", None),
+    ],
+)
+def test_names_are_changed_for_measured_clients_that_do_not_take_the_offered_ones(
+    name: str, rules: str | None
+) -> None:
+    assert told(name).get(headers.TOOL_NAMES) == rules
+
+
+def test_what_a_user_says_of_a_client_counts() -> None:
+    profiles = ClientProfiles({"model_sees": {"mine": "text", "opencode": "both"}})
+    assert dict(needs_of(profiles.of("mine"))) == {headers.MODEL_SEES.encode(): b"text"}
+    assert dict(needs_of(profiles.of("opencode")))[headers.MODEL_SEES.encode()] == b"both no-links"
+
+
+def test_the_prefix_is_made_of_the_name_that_client_files_get() -> None:
+    assert client_profiles.ENTRY_NAME == ENTRY_NAME

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator
 
 import pytest
 
-from manager.routing.state.clients import RequestRecord
-from manager.routing.state.peer import ClientProcess, Peer
-from manager.routing.workspace.resolution import Claims
+from manager.routing.state.clients import ClientProcess, Peer
 from manager.sessions import client_processes
 from manager.sessions.client_processes import MAX_SOUGHT, ClientProcesses
 
 ENDS = (("127.0.0.1", 1), ("127.0.0.1", 2))
-
-
-def request() -> RequestRecord:
-    return RequestRecord(1.0, "tools/list", Claims(), {})
 
 
 class FakeMachine:
@@ -52,7 +45,7 @@ async def looking(processes: ClientProcesses) -> AsyncIterator[None]:
 
 
 async def found(processes: ClientProcesses, peer: Peer) -> ClientProcess:
-    processes.note(peer, request(), None)
+    processes.seek(peer)
     async with asyncio.timeout(5):
         while peer.process is None:
             await asyncio.sleep(0)
@@ -70,11 +63,11 @@ async def test_a_connection_is_looked_up_once_whatever_comes_of_it(machine: Fake
     processes, peer, other = ClientProcesses(), Peer(ENDS), Peer(ENDS)
     machine.pid = None
     async with looking(processes):
-        processes.note(peer, request(), None)
+        processes.seek(peer)
         while not machine.looks:
             await asyncio.sleep(0)
         machine.pid = 7
-        processes.note(peer, request(), None)
+        processes.seek(peer)
         await found(processes, other)
     assert (machine.looks, peer.process) == ([1, 1], None)
 
@@ -106,15 +99,8 @@ async def test_a_flood_of_connections_costs_no_more_than_one_look_at_some_of_the
 ) -> None:
     processes = ClientProcesses()
     for _ in range(10 * MAX_SOUGHT):
-        processes.note(Peer(ENDS), request(), None)
+        processes.seek(Peer(ENDS))
     async with looking(processes):
         while not machine.looks:
             await asyncio.sleep(0)
     assert machine.looks == [MAX_SOUGHT]
-
-
-async def test_a_connection_without_addresses_is_not_looked_up() -> None:
-    processes, record = ClientProcesses(), request()
-    processes.note(None, record, None)
-    assert record.peer is None
-    assert os.getpid() not in processes._running

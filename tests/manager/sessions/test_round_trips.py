@@ -15,7 +15,7 @@ from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal import request_state
 from lm_tools_bridge.protocol.sse import encode
-from manager.answers.exchange import Relayed
+from manager.answers.replies import Relayed
 from manager.forwarding.answer import Answer
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.round_trips import RoundTrips

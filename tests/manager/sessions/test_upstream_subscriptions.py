@@ -15,7 +15,7 @@ from aiohttp import web
 
 from lm_tools_bridge.protocol import jsonrpc, names, sse
 from manager.routing.state.session_table import Session, SessionTable
-from manager.sessions import upstream_listener as listeners
+from manager.sessions import upstream_subscriptions as listeners
 from manager.sessions.notifier import Notifier
 from manager.sessions.streams import Streams
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions

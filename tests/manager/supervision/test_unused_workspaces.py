@@ -15,7 +15,6 @@ from lm_tools_bridge.protocol.errors import Refusal
 from manager.configuration.settings import Settings
 from manager.disk.disk_lookups import DiskLookups
 from manager.disk.filesystem import FolderExaminer
-from manager.routing.state.root_watch import LOOKS, RootSign
 from manager.state_file import Loaded, Store, WorkspaceRow
 from manager.supervision import unused_workspaces as forgotten_workspaces
 from manager.supervision.dependencies import Dependencies
@@ -23,7 +22,10 @@ from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.unused_workspaces import (
     AFTER_S,
+    LOOKS,
     RemovedRoots,
+    RootSign,
+    RootWatch,
     forget_gone_workspaces,
     root_on_disk,
 )
@@ -203,3 +205,20 @@ def test_a_path_that_cannot_be_looked_at_is_not_missing(
 
     monkeypatch.setattr(Path, "lstat", stale)
     assert root_on_disk(tmp_path) is None
+
+
+@pytest.mark.parametrize("sign", list(RootSign))
+def test_a_server_stops_after_so_many_equal_looks_and_never_for_lack_of_an_answer(sign: RootSign) -> None:
+    watch = RootWatch()
+    answers = [watch.saw(sign) for _ in range(12)]
+    assert answers.count(True) == (0 if sign in {RootSign.HERE, RootSign.UNKNOWN} else 13 - LOOKS[sign])
+    assert not any(answers[: LOOKS.get(sign, 12) - 1])
+
+
+@pytest.mark.parametrize("sign", [RootSign.MOVED, RootSign.NO_WORKTREE, RootSign.MISSING])
+@pytest.mark.parametrize("between", [RootSign.HERE, RootSign.UNKNOWN])
+def test_a_folder_that_is_away_for_a_moment_stops_nothing(sign: RootSign, between: RootSign) -> None:
+    watch = RootWatch()
+    for _ in range(4):
+        assert not any(watch.saw(sign) for _ in range(LOOKS[sign] - 1))
+        assert not watch.saw(between)

@@ -8,8 +8,7 @@ from manager.configuration.settings import Settings
 from manager.forwarding.answer import Answer
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
 from manager.supervision.instance import Figures
-from manager.upstream.response import UpstreamResponse
-from manager.upstream.response_head import ResponseHead
+from manager.upstream.response import ResponseHead, UpstreamResponse
 
 
 class RecordingCarrier:

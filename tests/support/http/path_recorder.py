@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol.call_pattern import PatternValues
-from manager.answers.exchange import AnyReply
+from manager.answers.replies import AnyReply
 from manager.answers.upstream_request import PreparedCall
 from manager.endpoints.mcp import McpRoutes
 from manager.forwarding.forwarded_call import ForwardedCall

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.forwarding.answer import InterruptedAnswerError
-from manager.forwarding.forwarded_call import AnswerFacts
+from manager.forwarding.forwarded_call import AnswerFacts, InterruptedAnswerError
 
 
 class ScriptedBody:

@@ -12,7 +12,7 @@ from aiohttp import web
 from lm_tools_bridge.http_server.limits import Limits
 from manager.http.request import HttpRequest
 from manager.listener.runner import Runner
-from manager.routing.request_heads.admission import AdmissionRules
+from manager.routing.admission import AdmissionRules
 
 QUICK = Limits(linger_s=0.3, shutdown_s=0.5)
 

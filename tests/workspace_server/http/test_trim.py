@@ -11,8 +11,8 @@ import pytest
 
 from lm_tools_bridge.protocol import headers, names, sse
 from lm_tools_bridge.protocol.internal.result_trim import ResultTrim
-from manager.forwarding.messages import answered
-from manager.routing.json import forwardable_result
+from manager.forwarding.forwarded_call import answered
+from manager.routing import legacy_result
 from manager.sessions import round_trips
 from support.clients import exchanges
 from support.clients.stateless_requests import body_of, headers_of
@@ -75,7 +75,7 @@ async def test_who_cuts_a_result_as_the_header_says_gets_what_a_reader_gets(name
     assert found is not None
     read = round_trips.final_response(EXCHANGE, found)
     assert read is not None
-    assert forwardable_result.for_session_client(body, 0, len(body), identity, trim) == read
+    assert legacy_result.for_session_client(body, 0, len(body), identity, trim) == read
     assert b"complete" not in read
 
 
@@ -123,4 +123,4 @@ async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
     assert trim is not None
     assert found is not None
     read = round_trips.final_response(EXCHANGE, found)
-    assert forwardable_result.for_session_client(stream, event.start, event.end, identity, trim) == read
+    assert legacy_result.for_session_client(stream, event.start, event.end, identity, trim) == read

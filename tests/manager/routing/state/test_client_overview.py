@@ -17,10 +17,11 @@ from manager.routing.state.clients import (
     MAX_PROJECTS,
     MAX_REQUESTS,
     Client,
+    ClientProcess,
+    Peer,
     RecentClients,
     RequestRecord,
 )
-from manager.routing.state.peer import ClientProcess, Peer
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
 

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol.internal.registration import Heartbeat
-from manager.routing.state.registration import TRANSITIONS, Registration, State
-from manager.routing.state.registrations import SWEEP_EVERY_S, HeartbeatOutcome, Registrations, StateChange
+from manager.routing.state.registrations import (
+    SWEEP_EVERY_S,
+    TRANSITIONS,
+    HeartbeatOutcome,
+    Registration,
+    Registrations,
+    State,
+    StateChange,
+)
 
 
 def message(session_id: str = "s1", **members: Any) -> Heartbeat:

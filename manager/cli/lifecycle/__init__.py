@@ -1,1 +1,0 @@
-"""Verbs that start, stop and replace the manager."""

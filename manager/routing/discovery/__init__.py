@@ -1,1 +1,0 @@
-"""The manager's own tools and the discovery part of a handshake result. Pure."""

@@ -1,1 +1,0 @@
-"""Changes and inspects JSON as bytes, without re-serialising it. Pure."""

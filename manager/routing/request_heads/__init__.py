@@ -1,1 +1,0 @@
-"""Parses and admits the heads of requests. Pure."""

@@ -1,0 +1,388 @@
+"""Reads a status as people do: answers, problems with their next steps, how tools are listed. Pure.
+
+States are those that servers last reported to the manager. A server runs twice when a client that was seen in
+a project also starts it itself. `status` and `doctor` ask only the manager; `lmtb servers` asks the server
+itself. What waits for a person is worded so that it is safe anywhere: no arguments, no output. The
+notifications, the bell of `lmtb top` and `lmtb status` use those words; the page adds details.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from lm_tools_bridge.protocol.internal.client_traits import OwnServers
+from lm_tools_bridge.protocol.internal.source_states import BROKEN, DOWN
+from lm_tools_bridge.text.missing_variables import passing_on
+from lm_tools_bridge.text.printable import printable
+from lm_tools_bridge.text.text_tokens import text_tokens
+from manager.routing.client_profiles import ENTRY_NAME, OTHER, ClientProfile, profile_of
+
+_SHOWN_FIRST: Final = ("timestamp", "level", "event")
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """The fields of a line; none if it is no entry, such as a line of a traceback."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def formatted(line: str) -> str:
+    """A line as people read it: time, level, event, fields."""
+    fields = parsed(line)
+    if not fields:
+        return line
+    head = " ".join(str(fields.pop(name, "-")) for name in _SHOWN_FIRST)
+    return " ".join([head, *(f"{name}={value}" for name, value in fields.items())])
+
+
+TRUST_PENDING: Final = "TRUST_PENDING"
+"""The code of issues that wait for the user's trust; their details are the command that gives it."""
+
+
+def json_object(answer: bytes) -> dict[str, Any] | None:
+    """The object that a server answered; None if it is none: a registered server may answer anything."""
+    import msgspec  # noqa: PLC0415  most verbs do not need it
+
+    try:
+        decoded = msgspec.json.decode(answer)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return decoded if isinstance(decoded, dict) else None
+
+
+def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
+    """The objects in a list of the status; [] if the manager (of another version) sends none."""
+    value = status.get(member)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def pending(answer: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Items that wait for trust: the command that trusts them -> their messages, without duplicates."""
+    names: dict[str, dict[str, None]] = {}
+    for issue in objects(answer, "issues"):
+        if issue.get("code") == TRUST_PENDING:
+            names.setdefault(str(issue.get("details") or "lmtb trust"), {})[str(issue.get("message"))] = None
+    return {command: list(messages) for command, messages in names.items()}
+
+
+def issue_text(issue: Mapping[str, Any]) -> str:
+    """An issue as a sentence."""
+    details = issue.get("details")
+    return f"{issue.get('message')} ({details})" if details else f"{issue.get('message')}"
+
+
+def first_sentence(description: object) -> str:
+    """The beginning of a description, on one line."""
+    text = " ".join(description.split()) if isinstance(description, str) else ""
+    return text.split(". ", 1)[0].removesuffix(".")
+
+
+def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each known workspace merged with its server; servers without a known workspace last."""
+    servers: dict[object, list[dict[str, Any]]] = {}
+    for one in objects(status, "instanceDetails"):
+        servers.setdefault(one.get("workspace"), []).append(one)
+    rows = [
+        {**workspace, **server, "workspace": workspace.get("id")}
+        for workspace in objects(status, "workspaceDetails")
+        for server in servers.pop(workspace.get("id"), [{}])
+    ]
+    return rows + [one for rest in servers.values() for one in rest]
+
+
+def is_gone(row: Mapping[str, Any]) -> bool:
+    """Whether this workspace has no server, and its folder does not exist: it was deleted or moved."""
+    root = row.get("root")
+    if row.get("state") != "stopped" or not isinstance(root, str):
+        return False
+    try:
+        return not stat.S_ISDIR(Path(root).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):  # nobody knows
+        return False
+
+
+_BEGINNING: Final = 160
+"""Characters of a description in Qwen Code's first request."""
+_SERVER_LINE: Final = 65
+"""Tokens of the 250 characters in which Codex describes a server."""
+VISIBILITIES: Final = ("native", "ondemand", "always", "default")
+"""What can be chosen for a tool or a source; `default` takes the choice back."""
+EFFECTS: Final[Mapping[str, str]] = {
+    "enable": "is enabled",
+    "disable": "is disabled: clients can no longer see, find or call it",
+    "expose": "is exposed: it can be enabled",
+    "unexpose": "is no longer exposed: clients cannot see, find or call it, and nobody can enable it",
+    "allow": "runs without asking",
+    "ask": "asks a person before every call",
+    "deny": "never runs",
+}
+"""What a change of a tool does, as the end of a sentence."""
+LISTED: Final[Mapping[str, str]] = {
+    "native": "is listed as usual",
+    "ondemand": "is not listed, but found with tool_search",
+    "always": "is always listed, also in discovery mode",
+    "default": "is listed as its source says",
+}
+"""What the choice of a visibility does, likewise."""
+_YOURS: Final = {"yours": "yours", "yours_for_source": "yours, for its source"}
+
+
+def listing(row: Mapping[str, Any]) -> str:
+    """How clients get a tool that can be called, such as `listed`, `unlisted` or `on demand (yours)`.
+
+    Args:
+        row: the tool, as its server describes it.
+    """
+    words = "unlisted" if row.get("unlisted") else "on demand"
+    if row.get("listed"):
+        words = "always listed" if row.get("visibility") == "always" else "listed"
+    origin = _YOURS.get(str(row.get("visibilityOrigin")))
+    return words if origin is None else f"{words} ({origin})"
+
+
+def origin(row: Mapping[str, Any]) -> str:
+    """Who says which visibility a tool has, as the end of a sentence."""
+    source, visibility = row.get("source"), row.get("visibility")
+    match row.get("visibilityOrigin"):
+        case "yours":
+            return f"you chose {visibility} for it"
+        case "yours_for_source":
+            return f"you chose {visibility} for all tools of {source}"
+        case _:
+            return f"{source} says {visibility}"
+
+
+def context_cost(rows: Iterable[Mapping[str, Any]]) -> int:
+    """The tokens that listed tools, meta-tools and instructions take in a model's context, about."""
+    counts = (row.get("tokens") for row in rows)
+    return sum(count for count in counts if isinstance(count, int))
+
+
+def first_request_cost(
+    profile: ClientProfile, tools: Iterable[Mapping[str, Any]], instructions: Mapping[str, Any]
+) -> int:
+    """The tokens of ours in the first request of a client that defers tools, about.
+
+    Args:
+        profile: the client.
+        tools: the listed tools and meta-tools.
+        instructions: what their server says of them, with their `tokens`.
+    """
+    if profile.deferred_as == "nothing":
+        return min(context_cost([instructions]), _SERVER_LINE)
+    prefix = profile.name_prefix.format(ENTRY_NAME)
+    cut = _BEGINNING if profile.deferred_as == "beginnings" else 0
+    lines = (f"{prefix}{row.get('name')}\n{str(row.get('description') or '')[:cut]}" for row in tools)
+    return round(context_cost([instructions]) + sum(map(text_tokens, lines)))
+
+
+def running_twice(status: Mapping[str, Any]) -> Iterator[str]:
+    """One sentence for each project, client and file."""
+    for server in objects(status, "instanceDetails"):
+        workspace = str(server.get("workspace"))
+        for title, own in sorted(_started_by_clients(status, workspace), key=str):
+            names = [
+                namespace
+                for source in objects(server, "sources")
+                if own.starts(source.get("file"), namespace := str(source.get("namespace")))
+            ]
+            if names:
+                yield (
+                    f"{workspace}: {title} starts {', '.join(names)} of {own.file} itself, so they"
+                    " run twice; move them with: lmtb adopt"
+                )
+
+
+def clients_starting(status: Mapping[str, Any], workspace: str, file: str, namespace: str) -> list[str]:
+    """Titles of the clients that were seen in a workspace and start this server of a file themselves."""
+    started = _started_by_clients(status, workspace)
+    return sorted({title for title, own in started if own.starts(file, namespace)})
+
+
+def _started_by_clients(status: Mapping[str, Any], workspace: str) -> set[tuple[str, OwnServers]]:
+    """What each client that was seen in a workspace starts itself there, as far as the manager knows."""
+    return {
+        (_title(row["name"]), OwnServers(str(own.get("file")), _names(own), own.get("allBut") is True))
+        for row in objects(status, "clientDetails")
+        if isinstance(row.get("name"), str) and row.get("workspace") == workspace
+        for own in objects(row, "ownServers")
+    }
+
+
+def _names(own: Mapping[str, Any]) -> frozenset[str]:
+    names = own.get("names")
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+
+
+def _title(name: str) -> str:
+    profile = profile_of(name)
+    return printable(name) if profile is OTHER else profile.title
+
+
+_SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})
+"""Codes of issues that the states of sources show already."""
+
+
+class SourceProblem(NamedTuple):
+    """A problem of a server's sources, or an issue of the server.
+
+    Attributes:
+        is_fault: it does not recover, and does not wait for the user's decision.
+        source: id of the source, if it is the problem of one.
+        is_trust: something waits for trust.
+    """
+
+    is_fault: bool
+    text: str
+    next_step: str
+    source: str | None = None
+    is_trust: bool = False
+
+
+def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
+    """The problems of one server's sources, worst first.
+
+    Args:
+        server: its object in `instanceDetails`.
+    """
+    sources = [one for one in objects(server, "sources") if one.get("state") in (*DOWN, "degraded")]
+    sources.sort(key=lambda source: source.get("state") not in BROKEN)
+    here = f"--cwd {shlex.quote(str(server.get('root')))}"
+    for source in sources:
+        text = f"{source.get('id')} is {source['state']}: {source.get('error') or 'unknown cause'}"
+        step = source_step(source, str(server.get("root")))
+        yield SourceProblem(source["state"] in BROKEN, text, step, str(source.get("id")))
+    for issue in objects(server, "issues"):
+        if issue.get("level") == "error" and issue.get("code") not in _SHOWN_BY_STATE:
+            yield SourceProblem(True, issue_text(issue), f"details with: lmtb tools {here}")
+    for command, messages in pending(server).items():
+        things = "1 item waits" if len(messages) == 1 else f"{len(messages)} items wait"
+        text = f"{things} for your trust"
+        yield SourceProblem(False, text, f"review with: {command}", is_trust=True)
+
+
+def shell_hint(source: Mapping[str, Any], shell: Mapping[str, str]) -> str | None:
+    """What to do if a server ended for want of a variable that only the user's shell has.
+
+    Args:
+        source: the source as its workspace server describes it.
+        shell: the environment of this command.
+    """
+    lacking = source.get("lacking")
+    names = [name for name in lacking if name in shell] if isinstance(lacking, list) else []
+    if not names or source.get("state") not in DOWN:
+        return None
+    lines = " and ".join(f'"export {name}=…"' for name in names)
+    return (
+        f"{source.get('id')} asked for {', '.join(names)}, which this shell has and the manager has not: "
+        f"add {lines} to ~/.profile, run lmtb stop, and add to its entry: {passing_on(names)}"
+    )
+
+
+def source_step(source: Mapping[str, Any], root: str) -> str:
+    """What helps with a source that is down, in the project at `root`."""
+    here = f"--cwd {shlex.quote(root)}"
+    name = shlex.quote(str(source.get("id")))
+    if source.get("state") == "auth_required":
+        return f"{_login_step(str(source.get('id')), root)}; or give its entry a valid token"
+    step = f"retry now with: lmtb servers restart {name} {here}"
+    return f"details with: lmtb servers {here}; {step}"
+
+
+def is_login_here(root: str) -> bool:
+    """Whether logins of a project at `root` are kept on this machine: they are on the project's own host."""
+    from manager.routing.workspace.remote_address import split_root  # noqa: PLC0415  see below
+
+    return split_root(root) is None
+
+
+def _login_step(source: str, root: str) -> str:
+    """How to sign in: on the project's own host, which keeps the login."""
+    # loaded here: `lmtb status` is quick because it loads so little
+    from manager.routing.workspace.remote_address import split_root  # noqa: PLC0415  see above
+
+    place = split_root(root)
+    entry = shlex.quote(source.partition(":")[2])
+    if place is not None:
+        there = f"lmtb servers login {entry} --cwd {shlex.quote(place.path)}"
+        return f"sign in on its host, at a terminal there, with: {there}"
+    return f"sign in with: lmtb servers login {entry} --cwd {shlex.quote(root)}"
+
+
+Kind = Literal["approval", "trust", "login", "failed"]
+_FAILED_SERVERS: Final = frozenset({"unhealthy", "crash_looping"})
+MAX_NAME: Final = 60
+"""Longest name in a text, in characters."""
+
+
+class Attention(NamedTuple):
+    """One thing that waits for a person.
+
+    Attributes:
+        key: equal for the same thing at another time.
+        text: one sentence.
+        next_step: a command.
+    """
+
+    kind: Kind
+    key: str
+    text: str
+    next_step: str
+
+
+def attention(status: Mapping[str, Any]) -> list[Attention]:
+    """What waits for a person: approvals first."""
+    return [*_approvals(status), *_of_workspaces(status)]
+
+
+def approval_text(call: Mapping[str, Any]) -> str:
+    """A call that waits for approval, as one sentence."""
+    there = f" on {_name(call.get('host'))}" if call.get("host") else ""
+    return (
+        f"{_name(call.get('tool'))} waits for your approval, in {_name(call.get('workspace'))}{there}, "
+        f"called by {_name(call.get('client') or 'an unnamed client')}"
+    )
+
+
+def _approvals(status: Mapping[str, Any]) -> Iterator[Attention]:
+    for call in objects(status, "approvals"):
+        yield Attention("approval", f"approval {call.get('id')}", approval_text(call), "lmtb approvals")
+
+
+def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Attention]:
+    for row in merged_workspaces(status):
+        project = _name(row.get("workspace"))
+        if row.get("state") in _FAILED_SERVERS:
+            yield Attention(
+                "failed", f"server {project}", f"the server of {project} does not work", "lmtb doctor"
+            )
+        for source in objects(row, "sources"):
+            name, state = _name(source.get("id")), source.get("state")
+            if state == "auth_required":
+                text = f"{name} of {project} needs you to sign in"
+                yield Attention("login", f"login {project} {name}", text, "lmtb servers")
+            elif state in BROKEN:
+                text = f"{name} of {project} has failed"
+                yield Attention("failed", f"source {project} {name}", text, "lmtb servers")
+        count = sum(map(len, pending(row).values()))
+        if count:
+            things = "1 item waits" if count == 1 else f"{count} items wait"
+            yield Attention(
+                "trust", f"trust {project} {count}", f"{things} for your trust in {project}", "lmtb trust"
+            )
+
+
+def _name(value: object) -> str:
+    """A name in one line, without characters that are not printable."""
+    text = "".join(character if character.isprintable() else "?" for character in str(value))
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"

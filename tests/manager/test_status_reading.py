@@ -1,0 +1,140 @@
+"""Tests of how answers of servers are read, which other programs may have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from manager.cli.output.overview import problems
+from manager.status_reading import MAX_NAME, attention, json_object, shell_hint
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"<html>", b"[1]", b"7", b'{"a": "\xff"}', b'{"a": 1} 2', b'{"a":' * 100_000]
+)
+def test_what_is_no_object_is_told_apart(answer: bytes) -> None:
+    assert json_object(answer) is None
+
+
+def test_an_object_is_read() -> None:
+    assert json_object(b'{"ok": true}') == {"ok": True}
+
+
+SOURCE = {"id": "stdio:s", "state": "backoff", "lacking": ["SERVICE_TOKEN", "OTHER_TOKEN"]}
+
+
+def test_a_variable_that_only_the_shell_has_comes_with_the_lines_to_add() -> None:
+    assert shell_hint(SOURCE, {"SERVICE_TOKEN": "canary"}) == (
+        "stdio:s asked for SERVICE_TOKEN, which this shell has and the manager has not: "
+        'add "export SERVICE_TOKEN=…" to ~/.profile, run lmtb stop, '
+        'and add to its entry: env = { SERVICE_TOKEN = "${SERVICE_TOKEN}" }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "shell"),
+    [
+        (SOURCE, {"HOME": "/"}),
+        ({**SOURCE, "state": "ready"}, {"SERVICE_TOKEN": "x"}),
+        ({**SOURCE, "lacking": []}, {"SERVICE_TOKEN": "x"}),
+        ({"id": "builtin", "state": "failed"}, {"SERVICE_TOKEN": "x"}),
+    ],
+)
+def test_otherwise_nothing_is_said(source: dict[str, object], shell: dict[str, str]) -> None:
+    assert shell_hint(source, shell) is None
+
+
+ALL = {"file": ".mcp.json", "names": [], "allBut": True}
+OWN = {
+    "claude-code": ALL,
+    "codex": {**ALL, "file": ".codex/config.toml"},
+    "my-agent": {"file": ".mcp.json", "names": ["docs"], "allBut": False},
+    "careful": {"file": ".mcp.json", "names": ["docs"], "allBut": True},
+}
+
+
+def status(client: str, workspace: str, file: str | None) -> dict[str, Any]:
+    sources = [{"id": "stdio:docs", "namespace": "docs", "state": "ready", "file": file}]
+    return {
+        "clientDetails": [
+            {"name": client, "workspace": workspace, "ownServers": [OWN[client]]},
+            {"name": None},
+        ],
+        "instanceDetails": [{"workspace": "p-1", "root": "/p", "state": "ready", "sources": sources}],
+    }
+
+
+def test_a_client_that_was_seen_and_starts_a_server_itself_is_a_problem() -> None:
+    assert problems(status("claude-code", "p-1", ".mcp.json")) == [
+        "p-1: Claude Code starts docs of .mcp.json itself, so they run twice; move them with: lmtb adopt"
+    ]
+
+
+def test_a_client_whose_files_the_user_named_is_a_problem_as_well() -> None:
+    (problem,) = problems(status("my-agent", "p-1", ".mcp.json"))
+    assert problem.startswith("p-1: my-agent starts docs of .mcp.json itself")
+
+
+@pytest.mark.parametrize(
+    ("client", "workspace", "file"),
+    [
+        ("claude-code", "q-2", ".mcp.json"),
+        ("claude-code", "p-1", None),
+        ("codex", "p-1", ".mcp.json"),
+        ("careful", "p-1", ".mcp.json"),
+    ],
+    ids=["seen elsewhere", "our own file", "a file of another client", "refused by its user"],
+)
+def test_other_servers_run_once(client: str, workspace: str, file: str | None) -> None:
+    assert problems(status(client, workspace, file)) == []
+
+
+def status_of_attention(**server: Any) -> dict[str, Any]:
+    known = {"id": "shop-1", "root": "/shop"}
+    row = {"workspace": "shop-1", "root": "/shop", "state": "ready", "pid": 7, **server}
+    return {"workspaceDetails": [known], "instanceDetails": [row]}
+
+
+CALL = {"id": "abc", "tool": "run", "workspace": "shop-1", "client": "codex", "question": "token: s3cret"}
+
+
+def test_approvals_trust_logins_and_failures_wait_for_a_person() -> None:
+    sources = [
+        {"id": "stdio:git", "state": "failed", "error": "token=s3cret"},
+        {"id": "remote:mail", "state": "auth_required"},
+        {"id": "stdio:ok", "state": "ready"},
+        {"id": "stdio:soon", "state": "backoff"},
+    ]
+    issues = [{"code": "TRUST_PENDING", "message": "s3cret", "details": "lmtb trust /shop"}]
+    found = attention({**status_of_attention(sources=sources, issues=issues), "approvals": [CALL]})
+    assert [(one.kind, one.text, one.next_step) for one in found] == [
+        ("approval", "run waits for your approval, in shop-1, called by codex", "lmtb approvals"),
+        ("failed", "stdio:git of shop-1 has failed", "lmtb servers"),
+        ("login", "remote:mail of shop-1 needs you to sign in", "lmtb servers"),
+        ("trust", "1 item waits for your trust in shop-1", "lmtb trust"),
+    ]
+    assert "s3cret" not in str(found)
+    assert len({one.key for one in found}) == 4
+
+
+def test_a_server_that_does_not_work_waits_for_a_person() -> None:
+    (found,) = attention(status_of_attention(state="crash_looping"))
+    assert found.text == "the server of shop-1 does not work"
+
+
+def test_hostile_names_stay_on_one_line_and_are_cut() -> None:
+    hostile = {**CALL, "tool": "a\x1b[2J\n\u202eb" + "x" * 200}
+    (found,) = attention({"approvals": [hostile]})
+    assert found.text.isprintable()
+    assert found.text.startswith("a?[2J??b")
+    assert len(found.text.partition(" waits")[0]) == MAX_NAME
+
+
+def test_nothing_waits_in_a_status_of_an_older_manager() -> None:
+    assert attention({}) == []
+
+
+def test_the_host_of_a_call_is_said() -> None:
+    (found,) = attention({"approvals": [{**CALL, "host": "build"}]})
+    assert found.text == "run waits for your approval, in shop-1 on build, called by codex"

@@ -79,8 +79,10 @@ def unavailable_members(unavailable: Sequence[Unavailable]) -> list[dict[str, st
 
 
 def freshness_lines(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> list[str]:
-    """The same for a tool's text."""
-    lines = [f"freshness: {each.text()}" for each in parts]
+    """The same for a tool's text: one line for all of which nothing is missing, and one for each other."""
+    complete = [each.provider for each in parts if each.state == "fresh" and not each.reason]
+    lines = [f"freshness: {', '.join(complete)}: fresh"] if complete else []
+    lines += [f"freshness: {each.text()}" for each in parts if each.state != "fresh" or each.reason]
     return lines + [
         f"unavailable: {each.specification.name}: {each.state}: {clean_text(each.reason)}"
         for each in unavailable

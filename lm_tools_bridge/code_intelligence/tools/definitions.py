@@ -46,6 +46,7 @@ GET_DIAGNOSTICS: Final = define(
             "description": "Only these.",
         },
         "maxResults": number("At most so many; errors come first.", 1, 10_000, DEFAULT_MAX_DIAGNOSTICS),
+        "offset": number("Leave out so many; `nextOffset` of the last answer.", 0, None, 0),
         **WAIT,
     },
     keywords=("errors", "warnings", "problems", "lint", "type check", "compile", "build", "changed"),

@@ -57,12 +57,26 @@ class Diagnostic:
             **self._preview(),
         }
 
-    def text(self) -> str:
-        """As one line of the text."""
-        head = f"[{SEVERITIES[self.severity]}] {positions.text(self.span)}"
-        head += f" source={self.source}" if self.source is not None else ""
-        head += f" code={self.code}" if self.code is not None else ""
-        return f"{head} {self.message}"
+    def text(self, places: str = "") -> str:
+        """As one line of the text, for its own place or several of them."""
+        return f"[{SEVERITIES[self.severity]}] {places or self.place()}{self._said()}"
+
+    def text_without_place(self) -> str:
+        """As one line, for a list of places that follows it."""
+        return f"[{SEVERITIES[self.severity]}]{self._said()}"
+
+    def place(self) -> str:
+        """Where it is in its file, e.g. `2:7-2:8`."""
+        return positions.text(self.span)
+
+    def start(self) -> str:
+        """Where it begins in its file, e.g. `2:7`."""
+        return f"{self.span.start.line}:{self.span.start.column}"
+
+    def _said(self) -> str:
+        source = f" source={self.source}" if self.source is not None else ""
+        code = f" code={self.code}" if self.code is not None else ""
+        return f"{source}{code} {self.message}"
 
     def _preview(self) -> dict[str, Any]:
         start, end = self.span.start.line, self.span.end.line

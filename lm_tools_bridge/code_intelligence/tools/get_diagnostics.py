@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from lm_tools_bridge.code_intelligence.server import (
     LanguageServer,
     Unavailable,
 )
-from lm_tools_bridge.code_intelligence.tools import asking
+from lm_tools_bridge.code_intelligence.tools import asking, diagnostic_pages
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting
 from lm_tools_bridge.code_intelligence.tools.changed_files import ChangedFiles, changed_files
 from lm_tools_bridge.code_intelligence.tools.definitions import (
@@ -27,9 +27,12 @@ from lm_tools_bridge.code_intelligence.tools.definitions import (
     SEVERITIES,
 )
 from lm_tools_bridge.code_intelligence.tools.diagnostic_items import Diagnostic, diagnostics_of, merged
+from lm_tools_bridge.code_intelligence.tools.diagnostic_pages import Diagnostics
 from lm_tools_bridge.code_intelligence.tools.project_files import files_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import AskEditor, Problems, Workplace, wait_s
+from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.text.text_tokens import text_tokens
 from workspace_server.call_context import CallContext
 from workspace_server.results import well_formed
 from workspace_server.tool import InvalidArguments, ToolResult
@@ -47,6 +50,10 @@ _CUT: Final = ("changed files were too many; only the first are looked at",)
 _OUTSIDE_REASON: Final = (
     "the file lies outside the workspace, so it may be checked with other settings, or not at all"
 )
+_OVERVIEW: Final = ("byCode", "byFile")
+"""What an answer has only if it does not show all."""
+_HEAD_TOKENS: Final = 250
+"""The lines above the diagnostics that are in every answer."""
 EDITOR_SOURCE: Final = "vscode.languages.getDiagnostics"
 EDITOR_FRESHNESS: Final = Freshness(
     "editor", "unknown", "it is what VS Code shows, which does not say whether its checks are finished"
@@ -224,67 +231,102 @@ def _result(  # noqa: PLR0917  the facts about one call
     diagnostics: Sequence[Diagnostic],
 ) -> ToolResult:
     severities = [word for word in SEVERITIES if word in arguments.get("severities", DEFAULT_SEVERITIES)]
-    selected = [each for each in diagnostics if SEVERITIES[each.severity] in severities]
-    page = selected[: int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS))]
-    capped = len(page) < len(selected)
+    selected = diagnostic_pages.arrange_diagnostics(
+        each for each in diagnostics if SEVERITIES[each.severity] in severities
+    )
     freshness = [*(part.freshness for part in parts), *sources.editor_freshness]
-    notes = [*question.notes, *_notes(question, sources, freshness, selected)]
-    files = _by_file(page)
-    structured = {
+    notes = [*question.notes, *_notes(question, sources, freshness, selected.items)]
+    head = {
         "source": _source(sources),
         "scope": question.scope,
         **question.members,
         "severities": severities,
-        "capped": capped,
-        "totalDiagnostics": len(selected),
+        "totalDiagnostics": len(selected.items),
+        "counts": diagnostic_pages.severity_counts(selected),
+        **_overview(workplace, selected),
         "freshness": [each.structured() for each in freshness],
         "unavailable": asking.unavailable_members(sources.unavailable),
         **({"note": " ".join(notes)} if notes else {}),
-        "files": _file_members(workplace, files),
     }
-    text = [
-        "Diagnostics summary",
-        f"source: {structured['source']}",
-        f"scope: {question.scope}",
-        *(f"{name}: {value}" for name, value in question.members.items()),
-        f"severities: {', '.join(severities)}",
-        f"files: {len(files)}",
-        f"diagnostics: {len(page)}/{len(selected)}{' (capped)' if capped else ''}",
+    states = [
         *asking.freshness_lines(freshness, sources.unavailable),
         *(f"note: {note}" for note in notes),
-        *_file_lines(workplace, files),
     ]
-    return ToolResult(well_formed("\n".join(text)), structured)
+    offset = int(arguments.get("offset", 0))
+    span = slice(offset, offset + int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS)))
+    text = _text(workplace, question, head, states, selected, span)
+    return ToolResult(well_formed(text), _structured(workplace, head, selected, span))
 
 
-def _file_lines(workplace: Workplace, files: Sequence[tuple[Path, list[Diagnostic]]]) -> Iterator[str]:
-    for path, items in files:
-        yield "---"
-        yield f"file: {workplace.shown_path(path)}"
-        yield from (diagnostic.text() for diagnostic in items)
-
-
-def _file_members(
-    workplace: Workplace, files: Sequence[tuple[Path, list[Diagnostic]]]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "absolutePath": absolute_text(path),
-            "workspacePath": workplace.workspace.workspace_path(path),
-            "diagnostics": [diagnostic.structured() for diagnostic in items],
-        }
-        for path, items in files
-    ]
-
-
-def _by_file(diagnostics: Sequence[Diagnostic]) -> list[tuple[Path, list[Diagnostic]]]:
-    """By file; those with errors come first."""
-    order = {
-        path: number
-        for number, path in enumerate(dict.fromkeys(diagnostic.path for diagnostic in diagnostics))
+def _structured(
+    workplace: Workplace, head: Mapping[str, Any], selected: Diagnostics, span: slice
+) -> dict[str, Any]:
+    """The structured content, with a page of its own."""
+    members = partial(_file_members, workplace)
+    head_tokens = _HEAD_TOKENS + text_tokens(jsonrpc.dumps(head).decode())
+    page = diagnostic_pages.structured_page(selected, span, head_tokens, members)
+    capped = page.following is not None
+    return {
+        **{name: value for name, value in head.items() if capped or name not in _OVERVIEW},
+        "capped": capped,
+        "nextOffset": page.following,
+        **({"endings": {str(number): text for number, text in page.endings}} if page.endings else {}),
+        "files": [
+            {**members(path), "diagnostics": [each.structured() for each in items]}
+            for path, items in diagnostic_pages.by_file(page.items)
+        ],
     }
-    ordered = sorted(diagnostics, key=lambda diagnostic: order[diagnostic.path])  # stable: errors stay first
-    return [(path, list(items)) for path, items in groupby(ordered, key=lambda diagnostic: diagnostic.path)]
+
+
+def _text(  # noqa: PLR0917  the facts about one answer
+    workplace: Workplace,
+    question: _Question,
+    head: Mapping[str, Any],
+    states: Sequence[str],
+    selected: Diagnostics,
+    span: slice,
+) -> str:
+    """The text: counts first."""
+    overview = [f"{name}: {_join_counts(head[name])}" for name in _OVERVIEW if head[name]]
+    head_tokens = _HEAD_TOKENS + text_tokens("\n".join([*states, *overview]))
+    page = diagnostic_pages.text_page(selected, span, head_tokens, workplace.shown_path)
+    capped = page.following is not None
+    lines = [
+        "Diagnostics summary",
+        f"source: {head['source']}",
+        f"scope: {question.scope}",
+        *(f"{name}: {value}" for name, value in question.members.items()),
+        f"severities: {', '.join(head['severities'])}",
+        f"files: {len({each.path for each in selected.items})}",
+        f"diagnostics: {len(page.items)}/{len(selected.items)}{' (capped)' if capped else ''}",
+        *([f"counts: {_join_counts(head['counts'])}"] if selected.items else []),
+        *(overview if capped else []),
+        *([f"nextOffset: {page.following}"] if capped else []),
+        *states,
+        *diagnostic_pages.page_lines(page, selected.repeated, workplace.shown_path),
+    ]
+    return "\n".join(lines)
+
+
+def _overview(workplace: Workplace, diagnostics: Diagnostics) -> dict[str, dict[str, int]]:
+    """What to look at first, of more diagnostics than one answer shows."""
+    return {
+        "byCode": dict(diagnostic_pages.frequent_codes(diagnostics)),
+        "byFile": {
+            workplace.shown_path(path): count for path, count in diagnostic_pages.frequent_files(diagnostics)
+        },
+    }
+
+
+def _join_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _file_members(workplace: Workplace, path: Path) -> dict[str, Any]:
+    return {
+        "absolutePath": absolute_text(path),
+        "workspacePath": workplace.workspace.workspace_path(path),
+    }
 
 
 def _notes(

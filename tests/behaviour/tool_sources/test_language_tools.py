@@ -80,7 +80,7 @@ async def test_diagnostics_follow_edits_of_others(project: Project) -> None:
         assert "[error] 2:1-2:6 source=fake this is wrong" in text
         assert f"file: {project.root.name}/b.py" in text
         (project.root / "b.py").write_text(FILES["b.py"])
-        assert "diagnostics: 0/0\nfreshness: ty: fresh" in await text_of(client, "lm_getDiagnostics")
+        assert "diagnostics: 0/0\nfreshness: ty, ruff: fresh" in await text_of(client, "lm_getDiagnostics")
 
 
 def git(root: Path, *arguments: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from dataclasses import replace
@@ -18,8 +19,10 @@ from lm_tools_bridge.code_intelligence.server import (
     ServerGone,
     Unavailable,
 )
+from lm_tools_bridge.code_intelligence.tools.diagnostic_pages import MAX_TOKENS
 from lm_tools_bridge.code_intelligence.tools.get_diagnostics import call, has_source
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.text.text_tokens import text_tokens
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import (
     CONTEXT,
@@ -71,8 +74,8 @@ async def test_text_and_structure_show_errors_of_all_servers_first(
             "severities: error, warning",
             "files: 2",
             "diagnostics: 2/2",
-            "freshness: ty: fresh",
-            "freshness: tsc: fresh",
+            "counts: error 1, warning 1",
+            "freshness: ty, tsc: fresh",
             "---",
             "file: proj/src/a.ts",
             "[error] 2:5-2:6 source=ts code=2345 not assignable",
@@ -88,6 +91,8 @@ async def test_text_and_structure_show_errors_of_all_servers_first(
         "severities": ["error", "warning"],
         "capped": False,
         "totalDiagnostics": 2,
+        "counts": {"error": 1, "warning": 1},
+        "nextOffset": None,
         "freshness": [{"provider": "ty", "state": "fresh"}, {"provider": "tsc", "state": "fresh"}],
         "unavailable": [],
     }
@@ -107,6 +112,75 @@ async def test_the_cap_keeps_errors(root: Path, ts: InMemoryServer, py: InMemory
     assert (told["capped"], told["totalDiagnostics"]) == (True, 2)
     assert [file["workspacePath"] for file in told["files"]] == ["proj/src/a.ts"]
     assert "diagnostics: 1/2 (capped)" in result.text
+
+
+def many_imports(root: Path, files: int) -> InMemoryServer:
+    """A server that tells with each missing import where it looked, as ty does."""
+    searched = " ".join(f"{number}. /somewhere/{number}/site-packages (searched)" for number in range(10))
+    found: dict[Path, list[dict[str, Any]]] = {}
+    for number in range(files):
+        path = root / f"src/m{number:03}.py"
+        path.write_text("import one\nimport two\n" * 10)
+        found[path] = [
+            diagnostic(f"no module `{name}`\ninfo: searched {searched}", at(line, 7, line, 10), code="import")
+            for line, name in enumerate(["one", "two"] * 10)
+        ]
+    return InMemoryServer(kind("ty", ".py"), found=found)
+
+
+async def test_an_answer_has_at_most_8000_tokens_and_counts_all_first(root: Path) -> None:
+    result, told = await ask(workplace_of(root, many_imports(root, 60)))
+    assert text_tokens(result.text) <= MAX_TOKENS
+    assert text_tokens(json.dumps(told, separators=(",", ":"))) <= MAX_TOKENS
+    lines = result.text.splitlines()
+    shown = int(result.text.partition("nextOffset: ")[2].partition("\n")[0])
+    assert lines[4:9] == [
+        "files: 60",
+        f"diagnostics: {shown}/1200 (capped)",
+        "counts: error 1200",
+        "byCode: import 1200",
+        "byFile: " + ", ".join(f"proj/src/m{number:03}.py 20" for number in range(8)),
+    ]
+    assert told["nextOffset"] > 30 and shown > 200
+
+
+async def test_pages_of_diagnostics_join_to_the_whole(root: Path) -> None:
+    workplace, places, offset = workplace_of(root, many_imports(root, 10)), [], 0
+    while offset is not None:
+        _, told = await ask(workplace, offset=offset, maxResults=30)
+        places += [
+            (file["workspacePath"], one["startLine"]) for file in told["files"] for one in file["diagnostics"]
+        ]
+        offset = told["nextOffset"]
+    assert len(places) == len(set(places)) == 200
+
+
+async def test_a_message_of_many_files_and_a_long_ending_are_written_once(root: Path) -> None:
+    result, told = await ask(workplace_of(root, many_imports(root, 3)))
+    assert result.text.count("no module `one`") == result.text.count("no module `two`") == 1
+    assert result.text.count("9. /somewhere/9/site-packages") == 1
+    assert "ending 1: info: searched 0. /somewhere/0/site-packages" in result.text
+    lines = result.text.splitlines()
+    at_line = lines.index("in 3 files: [error] code=import no module `one` … (ending 1)")
+    assert lines[at_line + 1] == "proj/src/m000.py " + ", ".join(f"{line}:8" for line in range(1, 20, 2))
+    first = told["files"][0]["diagnostics"][0]
+    assert first["message"] == "no module `one` … (ending 1)"
+    assert told["endings"]["1"].startswith("info: searched 0.")
+
+
+async def test_messages_whose_beginnings_or_short_endings_are_alike_stay_whole(root: Path) -> None:
+    messages = [f"{'the type ' * 30}is {name}" for name in ("int", "str")]
+    messages += [f"{name} cannot be assigned to a variable of the type int" for name in ("a", "b")]
+    found = {root / "src/b.py": [diagnostic(each, at(row, 0)) for row, each in enumerate(messages)]}
+    _, told = await ask(workplace_of(root, InMemoryServer(kind("ty", ".py"), found=found)))
+    assert [one["message"] for one in told["files"][0]["diagnostics"]] == messages
+    assert "endings" not in told
+
+
+async def test_places_of_one_message_in_a_file_are_one_line(root: Path) -> None:
+    found = {root / "src/b.py": [diagnostic("unused", at(line, 0), 2) for line in (0, 3, 5)]}
+    result, _ = await ask(workplace_of(root, InMemoryServer(kind("ty", ".py"), found=found)))
+    assert "[warning] 1:1-1:2, 4:1-4:2, 6:1-6:2 unused" in result.text.splitlines()
 
 
 async def test_a_file_that_cannot_be_read_has_no_preview(root: Path) -> None:

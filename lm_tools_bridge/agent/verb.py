@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
-from lm_tools_bridge.agent.replacing import become, command_line, is_installed
-from lm_tools_bridge.machine.own_distribution import command_adding
+from lm_tools_bridge.agent.replacing import become, command_line
 from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option
 from manager.cli.output.manager_access import user_paths
 
-_EXTRA: Final = "agent"
-_ACP_LIBRARY: Final = "acp"
-_ACP_EXTRA: Final = "acp"
 _PROVIDERS: Final = ("ollama", "openai", "azure", "anthropic", "gemini", "mistral", "openrouter", "manual")
 
 
@@ -74,8 +69,6 @@ def acp(options: dict[str, Any]) -> None:
     The editor starts this, and talks to it over standard input and output: one JSON object per line. Ends
     when standard input closes.
     """
-    if find_spec(_ACP_LIBRARY) is None:
-        raise _not_installed("the part of the agent for editors", _ACP_EXTRA)
     run("acp", options)
 
 
@@ -104,16 +97,10 @@ def list_(options: dict[str, Any], /, **_: bool) -> None:
 
 def run(verb: str, options: dict[str, Any], *more: str) -> NoReturn:
     """Replace this process with the agent."""
-    if not is_installed():
-        raise _not_installed("the terminal agent", _EXTRA)
     try:
         become(command_line(user_paths(), verb, [*more, *_words(options)]))
     except OSError as error:
         raise Failure(f"{sys.executable} cannot be run: {error}", "install the program again") from error
-
-
-def _not_installed(what: str, extra: str) -> Failure:
-    return Failure(f"{what} is not installed", f"run: {command_adding(extra)}", reason="not_installed")
 
 
 def _words(options: dict[str, Any]) -> list[str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from typing import Any, Final
 
 from lm_tools_bridge.demo.sandbox import Sandbox
-from lm_tools_bridge.machine.own_distribution import command_adding
 
 QUESTION: Final = "Who noticed that the lamp went out?"
 _ANSWER: Final = "Only the keeper's cat noticed."
@@ -32,9 +30,6 @@ async def show_agent(sandbox: Sandbox, address: str, tell: Callable[[str], None]
     Raises:
         AgentFailed: its reply is not the scripted one, or it did not read the file.
     """
-    if find_spec("prompt_toolkit") is None:
-        tell(f"The terminal agent is not installed here; to add it: {command_adding('agent')}")
-        return
     model = _Model()
     server = await asyncio.start_server(model.serve, "127.0.0.1", 0)
     async with server:

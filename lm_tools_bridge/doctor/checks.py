@@ -23,7 +23,6 @@ from lm_tools_bridge.doctor.workspace_checks import (
     unexpanded_variables,
     workspaces,
 )
-from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.machine.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.output.findings import Finding, Level, Situation
@@ -289,7 +288,7 @@ def _ripgrep(_: Situation) -> Iterator[Finding]:
             Level.WARN,
             "ripgrep",
             text,
-            f"install ripgrep on the manager's PATH, or run: {command_adding('search')}",
+            "install ripgrep on the manager's PATH",
         )
 
 

@@ -37,4 +37,4 @@ def run_quickly() -> None:
     """Serve a line: each new one waits for this verb."""
     from lm_tools_bridge.remote_hosts.cli import serving
 
-    sys.exit(serving.run())
+    sys.exit(serving.serve_line())

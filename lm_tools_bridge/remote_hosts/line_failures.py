@@ -55,11 +55,6 @@ class FailureKind(Enum):
         "the program that reaches {host} is not installed on this machine",
         "ask the user to run: lmtb remote status {name}",
     )
-    NO_EXTRA = (
-        "no_extra",
-        "this installation lacks the extra for projects on other hosts",
-        "ask the user to run: lmtb remote status {name}",
-    )
     UNREACHABLE = (
         "unreachable",
         "{host} cannot be reached",

@@ -1,6 +1,6 @@
 """Keeps the line to one host: makes it when it is needed, measures it, and makes it again when it was cut.
 
-`lm_tools_bridge/remote_hosts/tunnel/` is imported with the first line only: h2 belongs to an extra.
+`lm_tools_bridge/remote_hosts/tunnel/` is imported with the first line only: few managers need h2.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.backoff import backoff
-from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.far_control import FarControl
 from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
@@ -159,7 +158,7 @@ class Link:
         Raises:
             OSError: there is no line.
         """
-        from lm_tools_bridge.remote_hosts.tunnel.stream_transport import connect  # noqa: PLC0415  needs the extra
+        from lm_tools_bridge.remote_hosts.tunnel.stream_transport import connect  # noqa: PLC0415  loads h2
 
         line = self.line
         if line is None:
@@ -194,10 +193,6 @@ class Link:
             words = [*self.command, *SERVE]
             command = background(self.host, words, self._control_path())
             opened = await self._opener()(command, self._dependencies.environ)
-        except ImportError:
-            opened = LineFailure(
-                FailureKind.NO_EXTRA, (f"to add it: {command_adding('remote')}; then: lmtb restart",)
-            )
         finally:
             self._opening = None
         if isinstance(opened, LineFailure):
@@ -214,7 +209,7 @@ class Link:
     def _opener(self) -> Opens:
         if self._open_line is not None:
             return self._open_line
-        from lm_tools_bridge.remote_hosts.tunnel.near_end import open_line  # noqa: PLC0415  needs the extra
+        from lm_tools_bridge.remote_hosts.tunnel.near_end import open_line  # noqa: PLC0415  loads h2
 
         return open_line
 

@@ -53,7 +53,7 @@ async def hosts(tmp_path: Path, uv: Path) -> AsyncIterator[SshHosts]:
 
 def install_there(hosts: SshHosts, wheel: Path, wheels: Path) -> None:
     """Install a wheel as the far user would."""
-    command = ["uv", "tool", "install", "--no-index", "--find-links", str(wheels), f"{wheel}[remote]"]
+    command = ["uv", "tool", "install", "--no-index", "--find-links", str(wheels), str(wheel)]
     subprocess.run(command, env=hosts.far.environ, cwd=hosts.far_home, check=True, capture_output=True)
 
 

@@ -231,7 +231,7 @@ def _missing(kind: ServerSpecification) -> Unavailable:
 
 def _outline() -> Candidate | Unavailable:
     if not installed():
-        reason = f"tree-sitter is not installed; to add it: {command_adding('outline')}"
+        reason = f"the grammars are not installed; to add them: {command_adding('outline')}"
         return Unavailable(OUTLINE, "missing", reason)
     (command,) = OUTLINE.commands
     return Candidate(

@@ -111,8 +111,6 @@ def installed() -> frozenset[str]:
     """The languages whose grammar is installed. Imports none of them."""
     from importlib.util import find_spec  # noqa: PLC0415  only the search for this server needs it
 
-    if find_spec("tree_sitter") is None:
-        return frozenset()
     return frozenset(language for language, source in GRAMMARS.items() if find_spec(source.module))
 
 

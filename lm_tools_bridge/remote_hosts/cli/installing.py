@@ -33,7 +33,7 @@ _INSTALL: Final = (
     f"{_FIND_DIGEST} && "
     f'{{ [ "$($digest <"$folder/wheels.tar" | cut -d " " -f 1)" = "$1" ] || exit {_OTHER_DIGEST}; }} && '
     'tar -C "$folder" -xf "$folder/wheels.tar" && cd "$folder" && '
-    'target="lm-tools-bridge[remote] @ file://$folder/$2" && shift 2 && '
+    'target="lm-tools-bridge @ file://$folder/$2" && shift 2 && '
     'uv tool install --force "$@" "$target"'
 )
 """The wheel is named by its file: by its name alone, an index could give another one."""

@@ -6,12 +6,10 @@ import asyncio
 import getpass
 import os
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine.own_distribution import command_adding
 from lm_tools_bridge.remote_hosts.tunnel.greeting import PROTOCOL, Greeting, encode
 from lm_tools_bridge.text.printable import printable
 from manager import __version__
@@ -92,17 +90,9 @@ class OwnManager:
             time.sleep(_PAUSE_S)
 
 
-def run() -> int:
-    """Serve a line, or say over it that the extra is missing; returns an exit code."""
-    try:
-        return serve_line()
-    except ImportError:
-        return refuse_line(f"the extra is missing there; run there: {command_adding('remote')}")
-
-
 def serve_line() -> int:
     """Serve until the line ends; returns an exit code."""
-    from lm_tools_bridge.remote_hosts.tunnel.far_end import private_pipes, serve  # needs the extra
+    from lm_tools_bridge.remote_hosts.tunnel.far_end import private_pipes, serve  # loads h2
 
     pipes = private_pipes()
     manager = OwnManager(Paths.of_user())
@@ -114,13 +104,6 @@ def serve_line() -> int:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(pipes, _greeting(), manager.find_socket))
     return 0
-
-
-def refuse_line(problem: str) -> int:
-    """Say over the line why nothing can be served."""
-    sys.stdout.buffer.write(encode(_greeting(problem)))
-    sys.stdout.buffer.flush()
-    return 1
 
 
 def _greeting(problem: str | None = None) -> Greeting:

@@ -176,9 +176,9 @@ def install(name: str, wheels: Path | None, yes: bool) -> None:
 @remote.command()
 def serve() -> None:
     """Serve this user's manager over standard input and output. A manager on another host runs it."""
-    from lm_tools_bridge.remote_hosts.cli.serving import run
+    from lm_tools_bridge.remote_hosts.cli.serving import serve_line
 
-    sys.exit(run())
+    sys.exit(serve_line())
 
 
 def _lines(**payload: object) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,10 +15,14 @@ from workspace_server.sources.builtin.search.engine import Where, find_files, fi
 from workspace_server.sources.builtin.search.query import SearchSettings, TextQuery
 from workspace_server.workspace import Folder, Workspace
 
-RIPGREP = shutil.which("rg")
+RIPGREP = shutil.which("rg") or shutil.which("rg", path=str(Path(sys.executable).parent))
 
 ENGINES = [
-    pytest.param("rg", id="ripgrep", marks=pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")),
+    pytest.param(
+        "rg",
+        id="ripgrep",
+        marks=pytest.mark.skipif(RIPGREP is None, reason="no rg, and no wheel of it for this machine"),
+    ),
     pytest.param("python", id="python"),
 ]
 

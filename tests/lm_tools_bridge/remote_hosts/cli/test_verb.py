@@ -78,7 +78,7 @@ def test_words_that_are_no_command_are_refused(run: Any, paths: Paths, command: 
 def test_serving_a_line_loads_neither_the_near_end_nor_a_command_line() -> None:
     program = (
         "import sys; sys.argv[1:] = 'remote', 'serve'\n"
-        "from lm_tools_bridge.remote_hosts.cli import serving; serving.run = lambda: print(*sys.modules)\n"
+        "from lm_tools_bridge.remote_hosts.cli import serving; serving.serve_line = lambda: print(*sys.modules)\n"
         "import lm_tools_bridge.remote_hosts.tunnel.far_end, manager.cli; manager.cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
@@ -88,7 +88,7 @@ def test_serving_a_line_loads_neither_the_near_end_nor_a_command_line() -> None:
 
 
 def test_serving_a_line_needs_no_option(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "run", lambda: 7)
+    monkeypatch.setattr(serving, "serve_line", lambda: 7)
     assert run("remote", "serve").exit_code == 7
 
 

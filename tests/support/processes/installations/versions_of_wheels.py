@@ -16,7 +16,7 @@ _LEFT_OUT: Final = (".*", "tests", "scripts", "__pycache__", "*.png", "*.svg")
 
 def needed_wheels(wheel: Path, folder: Path) -> None:
     """Fetch everything that the wheel needs to serve lines, from the package index."""
-    pip("download", "--dest", str(folder), f"{wheel}[remote]")
+    pip("download", "--dest", str(folder), str(wheel))
 
 
 def old_wheel(folder: Path) -> Path:

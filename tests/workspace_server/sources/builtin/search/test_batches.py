@@ -179,7 +179,7 @@ AWKWARD = [
 ]
 
 
-@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+@pytest.mark.skipif(RIPGREP is None, reason="no rg, and no wheel of it for this machine")
 @pytest.mark.parametrize("name", AWKWARD)
 async def test_a_hidden_name_hides_no_other(name: str, tmp_path: Path) -> None:
     others = sorted({"a", "aa", "b", "nb", *AWKWARD} - {name}, key=os.fsencode)
@@ -198,7 +198,7 @@ async def test_a_hidden_name_hides_no_other(name: str, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+@pytest.mark.skipif(RIPGREP is None, reason="no rg, and no wheel of it for this machine")
 async def test_what_the_first_batch_leaves_is_searched_by_one_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +218,7 @@ async def test_what_the_first_batch_leaves_is_searched_by_one_walk(
     assert [command[-1] for command in commands] == ["a/", "./"]
 
 
-@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+@pytest.mark.skipif(RIPGREP is None, reason="no rg, and no wheel of it for this machine")
 async def test_a_walk_that_fails_is_replaced_by_the_matcher_in_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

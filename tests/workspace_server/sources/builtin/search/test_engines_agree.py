@@ -17,7 +17,7 @@ from support.projects.file_tree import RIPGREP, lines, names, write_tree
 from workspace_server.sources.builtin.search import batches
 from workspace_server.sources.builtin.search.query import TextQuery
 
-pytestmark = pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+pytestmark = pytest.mark.skipif(RIPGREP is None, reason="no rg, and no wheel of it for this machine")
 
 
 NAME = st.sampled_from(["a", "b", "ab", "a.x", "d", "e"])

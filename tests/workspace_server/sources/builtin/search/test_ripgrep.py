@@ -141,7 +141,7 @@ async def test_cancelled_search_leaves_no_ripgrep_behind(root: Path, slow: Path,
     assert_ended(tmp_path / "pid")
 
 
-@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+@pytest.mark.skipif(RIPGREP is None, reason="no rg, and no wheel of it for this machine")
 @pytest.mark.parametrize("most", [50, 1])
 async def test_a_whole_directory_gives_only_the_files_of_the_list(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import os
@@ -14,6 +15,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from support import groups
+from support.clock import VirtualTime
 from support.examples import DEFAULT, WHOLE
 from support.processes.managers.manager_in_process import RunningManager, running_manager
 
@@ -110,6 +112,13 @@ def _quiet_log() -> Iterator[None]:
 
 def _drop(*_: object) -> str:
     raise structlog.DropEvent
+
+
+@pytest.fixture
+async def virtual_time() -> AsyncIterator[VirtualTime]:
+    """The time of the test's event loop, which passes at once; for tests without other processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield VirtualTime(asyncio.get_running_loop(), patch)
 
 
 @pytest.fixture

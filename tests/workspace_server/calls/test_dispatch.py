@@ -12,12 +12,12 @@ import pytest
 
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from support.processes.timeouts import GUARD_S
+from support.clock import VirtualTime
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
-from workspace_server.calls import unknown_tool
-from workspace_server.catalog import listing
+from workspace_server.calls.unknown_tool import EMPTY_SEARCH_WAIT_S, HELPLESS_WAIT_S, LOOK_S, SEARCH_WAIT_S
+from workspace_server.catalog.listing import FIRST_WAIT_S
 from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.tool import CallOutcome, RpcError, Tool, ToolError, ToolResult
@@ -166,18 +166,19 @@ async def test_search_finds_what_can_be_called_and_is_rebuilt_when_that_changes(
 
 @pytest.mark.parametrize("name", ["tool_search", "search_project_tools"])
 async def test_a_search_names_the_servers_that_are_still_starting(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, virtual_time: VirtualTime
 ) -> None:
     """It waits longer if it found nothing, and never says that other words would help."""
-    monkeypatch.setattr(unknown_tool, "SEARCH_WAIT_S", 0.05)
-    monkeypatch.setattr(unknown_tool, "EMPTY_SEARCH_WAIT_S", 0.2)
     slow = ScriptedSource([tool("snail")], identity="remote:slow", namespace="slow")
     slow.state = "connecting"
     slow.gate.clear()
-    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
     async with serving([scripted(), slow]) as served:
-        here = await served.caller.call(name, {"query": "plain"})
+        here, waits = await served.caller.call(name, {"query": "plain"}), [virtual_time.passed]
         nowhere = await served.caller.call(name, {"query": "snail"})
+        waits.append(virtual_time.passed - waits[0])
+        assert waits == pytest.approx(
+            [FIRST_WAIT_S + SEARCH_WAIT_S, SEARCH_WAIT_S + EMPTY_SEARCH_WAIT_S], abs=0.1
+        )
         for result in (here, nowhere):
             assert result["structuredContent"]["starting"] == ["slow"]
             assert "slow is still starting" in result["content"][-1]["text"]
@@ -190,14 +191,12 @@ async def test_a_search_names_the_servers_that_are_still_starting(
         assert "starting" not in found["structuredContent"]
 
 
-async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
+async def test_call_that_takes_too_long_is_cancelled_and_refused(virtual_time: VirtualTime) -> None:
     async def hangs(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         await asyncio.Event().wait()
         raise AssertionError
 
-    source = ScriptedSource(
-        [Tool("slow", {"name": "slow", "inputSchema": {"type": "object"}}, timeout_s=0.05)]
-    )
+    source = ScriptedSource([Tool("slow", {"name": "slow", "inputSchema": {"type": "object"}}, timeout_s=60)])
     source.answers["slow"] = hangs
     source.limit_setting = "timeout_s of x in /w/workspace.toml"
     async with serving([source]) as served:
@@ -206,6 +205,7 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
         assert error["reason"] == "call_timed_out"
         assert error["nextStep"] == "ask for less in one call, or raise timeout_s of x in /w/workspace.toml"
         assert source.cancelled.is_set()
+        assert 60 <= virtual_time.passed < 61
 
 
 async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() -> None:
@@ -269,39 +269,34 @@ class RefusedSource(ScriptedSource):
 
 
 async def test_a_source_that_needs_its_user_is_neither_waited_for_nor_asked_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
+    virtual_time: VirtualTime,
 ) -> None:
     """Each look at the sources lists it once more, and each listing that ends is a change."""
-    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(unknown_tool, "HELPLESS_WAIT_S", 0.3)
     source = RefusedSource(identity="remote:away", namespace="away")
     source.state = "auth_required"
-    async with serving([scripted(), source]) as served, asyncio.timeout(GUARD_S):
+    async with serving([scripted(), source]) as served:
         error = (await served.caller.call("away__x"))["structuredContent"]["error"]
-    assert error["reason"] == "source_unavailable"
-    assert source.listings < 20
+        assert error["reason"] == "source_unavailable"
+        assert virtual_time.passed < HELPLESS_WAIT_S + 1
+        assert source.listings < 2 + HELPLESS_WAIT_S / LOOK_S
 
 
 async def test_a_built_in_tool_does_not_wait_for_first_lists_of_other_sources(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    virtual_time: VirtualTime, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(listing, "FIRST_WAIT_S", 10 * GUARD_S)
     slow = ScriptedSource([tool("snail")], identity="remote:slow", namespace="slow")
     slow.gate.clear()
     async with serving([BuiltinSource(Workspace.of(tmp_path)), slow]) as served:
-        async with asyncio.timeout(GUARD_S):
-            result = await served.caller.call("datetime", {"operation": "now"})
+        result = await served.caller.call("datetime", {"operation": "now"})
         assert not result["isError"]
+        assert virtual_time.passed < FIRST_WAIT_S / 2
         slow.gate.set()
         assert (await served.caller.call("slow__snail"))["content"]
 
 
-async def test_a_tool_of_a_source_that_starts_too_slowly_is_not_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_tool_of_a_source_that_starts_too_slowly_is_not_unknown() -> None:
     """It may be there in a moment."""
-    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(unknown_tool, "UNSURE_WAIT_S", 0.01)
     slow = ScriptedSource([tool("x")], identity="stdio:slow", namespace="slow")
     slow.state = "backoff"
     slow.gate.clear()

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from lm_tools_bridge.protocol.issues import Issue
+from support.clock import VirtualTime
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
-from workspace_server.catalog import toolset as toolset_module
 from workspace_server.catalog.registry import Registry
-from workspace_server.catalog.toolset import Toolset
+from workspace_server.catalog.toolset import COALESCE_S, SOON_S, Toolset
 from workspace_server.catalog.view import Mode
 from workspace_server.config.model import Configuration, PolicyDeltas
 
@@ -19,11 +19,8 @@ def names_in(toolset: Toolset) -> list[str]:
     return [offered.name for offered in toolset.last.tools]
 
 
-async def test_quick_changes_are_announced_once_and_undone_ones_never(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(toolset_module, "SOON_S", 0.05)
-    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.05)
+@pytest.mark.usefixtures("virtual_time")
+async def test_quick_changes_are_announced_once_and_undone_ones_never() -> None:
     source = ScriptedSource([tool("a")])
     toolset = Toolset(Registry([source]), check_interval_s=60)
     announced: list[list[str]] = []
@@ -32,61 +29,59 @@ async def test_quick_changes_are_announced_once_and_undone_ones_never(
     for tools in (["a", "b"], ["a", "c"], ["d"]):
         source.tools = tuple(tool(name) for name in tools)
         await toolset.current()
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(2 * COALESCE_S)
     assert announced == [["d"]]
     source.tools = (tool("e"),)
     await toolset.current()
     source.tools = (tool("d"),)
     await toolset.current()
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(2 * COALESCE_S)
     assert announced == [["d"]]
     await toolset.close()
 
 
 async def test_the_first_change_is_announced_soon_and_the_next_only_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
+    virtual_time: VirtualTime,
 ) -> None:
-    monkeypatch.setattr(toolset_module, "COALESCE_S", 3600.0)
     source = ScriptedSource([tool("a")])
     toolset = Toolset(Registry([source]), check_interval_s=3600)
     announced = asyncio.Event()
     toolset.listen(lambda _: announced.set())
     await toolset.current()
-    source.tools = (tool("b"),)
-    await toolset.current()
-    await asyncio.wait_for(announced.wait(), 10)
-    announced.clear()
-    source.tools = (tool("c"),)
-    await toolset.current()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(announced.wait(), 0.1)
+    waits: list[float] = []
+    for name in ("b", "c"):
+        began = virtual_time.passed
+        source.tools = (tool(name),)
+        await toolset.current()
+        await announced.wait()
+        announced.clear()
+        waits.append(virtual_time.passed - began)
+    assert waits == pytest.approx([SOON_S, COALESCE_S])
     await toolset.close()
 
 
 async def test_files_are_checked_regularly_only_while_a_listener_is_registered(
-    monkeypatch: pytest.MonkeyPatch,
+    virtual_time: VirtualTime,
 ) -> None:
     """`list_changed` within 2 s, without any request."""
-    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
     source = ScriptedSource([tool("a")])
-    toolset = Toolset(Registry([source]), check_interval_s=0.02)
+    toolset = Toolset(Registry([source]))
     await toolset.current()
     received = asyncio.Event()
     leave = toolset.listen(lambda _: received.set())
     source.tools = (tool("b"),)
-    await asyncio.wait_for(received.wait(), 5)
+    await received.wait()
+    assert virtual_time.passed < 2
     leave()
     source.tools = (tool("c"),)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(3600)
     assert names_in(toolset) == ["b"]
     await toolset.close()
 
 
+@pytest.mark.usefixtures("virtual_time")
 @pytest.mark.parametrize("change", ["visibility", "switched off", "issue only"])
-async def test_only_what_changes_a_list_in_some_mode_is_announced(
-    change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
+async def test_only_what_changes_a_list_in_some_mode_is_announced(change: str) -> None:
     source = ScriptedSource([tool("a"), tool("b")])
     configuration = [Configuration()]
 
@@ -104,7 +99,7 @@ async def test_only_what_changes_a_list_in_some_mode_is_announced(
     else:
         source.found.append(Issue("warning", "script", "SOMETHING", "is odd"))
     view = await toolset.current()
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(2 * COALESCE_S)
     assert received.is_set() == (change != "issue only")
     if change == "visibility":
         assert [one["name"] for one in view.listed(Mode.NORMAL)] == ["a", "execute_tool", "tool_search"]
@@ -139,11 +134,9 @@ async def test_sources_count_what_they_have_and_what_can_be_called() -> None:
     await toolset.close()
 
 
-async def test_thousand_mixed_requests_while_everything_changes_see_whole_tools(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("virtual_time")
+async def test_thousand_mixed_requests_while_everything_changes_see_whole_tools() -> None:
     """Each answer shows a tool wholly old or wholly new."""
-    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.001)
     source = ScriptedSource([tool("a", title="0", description="0")])
     toolset = Toolset(Registry([source]))
 
@@ -160,22 +153,17 @@ async def test_thousand_mixed_requests_while_everything_changes_see_whole_tools(
     await toolset.close()
 
 
-async def test_the_wait_for_a_new_source_begins_when_the_request_arrives(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_wait_for_a_new_source_begins_when_the_request_arrives(virtual_time: VirtualTime) -> None:
     """What reading the configuration takes is part of it."""
-    loop = asyncio.get_running_loop()
-    clock, late = loop.time, [0.0]
 
     async def configure() -> Configuration:
-        late[0] = 30.0
+        await asyncio.sleep(30)
         return Configuration()
 
-    monkeypatch.setattr(loop, "time", lambda: clock() + late[0])
     source = ScriptedSource([tool("a")])
     source.gate.clear()
     toolset = Toolset(Registry([source]), configure, check_interval_s=60)
-    async with asyncio.timeout(35):
-        await toolset.current(20.0)
+    await toolset.current(35)
+    assert virtual_time.passed == pytest.approx(35)
     assert names_in(toolset) == []
     await toolset.close()

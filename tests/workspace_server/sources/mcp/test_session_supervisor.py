@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.stdio import restart_policy
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 async def session_of(supervisor: SessionSupervisor) -> Session:
@@ -38,7 +41,9 @@ class FakeServer:
     def make(self, **options: Any) -> SessionSupervisor:
         policy = options.pop("policy", None) or RestartPolicy()
         on_state = options.pop("on_state", lambda state, error: None)
-        return SessionSupervisor(self._open, policy, on_state, source="x", chance=lambda: 0.5, **options)
+        return SessionSupervisor(
+            self._open, policy, on_state, source="x", clock=time.monotonic, chance=lambda: 0.5, **options
+        )
 
     async def _open(self, on_end: Callable[[str], None]) -> Session:
         transport = ScriptedTransport()
@@ -52,14 +57,9 @@ class FakeServer:
         )
 
     async def until(self, state: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.supervisor.state != state:
-                await asyncio.sleep(0.005)
-
-
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart_policy, "FIRST_S", 0.05)
+                await asyncio.sleep(0.05)
 
 
 async def test_the_first_use_opens_one_session_for_all_callers() -> None:
@@ -87,7 +87,6 @@ async def test_cancelling_the_first_caller_does_not_stop_the_others() -> None:
     await server.supervisor.close()
 
 
-@pytest.mark.usefixtures("_quick")
 async def test_an_ended_session_is_closed_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without waiting, a caller is refused until then."""
     monkeypatch.setattr(session_supervisor, "SHORT_PAUSE_S", 0.0)
@@ -99,7 +98,7 @@ async def test_an_ended_session_is_closed_and_started_again(monkeypatch: pytest.
     with pytest.raises(Unavailable, match="exited with code 1") as refused:
         await session_of(server.supervisor)
     assert refused.value.delivered == "no"
-    assert 0 < (refused.value.retry_after_ms or 0) <= 50
+    assert 0 < (refused.value.retry_after_ms or 0) <= restart_policy.FIRST_S * 1000
     await server.until("ready")
     assert server.transports[0].closed == 1
     assert await session_of(server.supervisor) is not old
@@ -107,7 +106,6 @@ async def test_an_ended_session_is_closed_and_started_again(monkeypatch: pytest.
     await server.supervisor.close()
 
 
-@pytest.mark.usefixtures("_quick")
 async def test_a_call_waits_out_a_short_pause_before_the_next_try() -> None:
     server = FakeServer()
     old = await session_of(server.supervisor)
@@ -137,6 +135,7 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
         RestartPolicy(),
         lambda state, _: server.states.append(state),
         source="x",
+        clock=time.monotonic,
         chance=lambda: 0.5,
     )
     with pytest.raises(Unavailable, match="exited with code 1"):
@@ -149,10 +148,7 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
     await supervisor.close()
 
 
-async def test_five_failures_are_a_crash_loop_that_try_now_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(restart_policy, "FIRST_S", 0.005)
+async def test_five_failures_are_a_crash_loop_that_try_now_ends() -> None:
     server = FakeServer(*(SessionFailed(f"exited {n}") for n in range(5)))
     with pytest.raises(Unavailable, match="exited 0"):
         await session_of(server.supervisor)
@@ -202,13 +198,12 @@ async def test_closing_during_a_start_leaves_nothing_and_cancels_no_caller() -> 
     assert len(server.transports) == 1
 
 
-@pytest.mark.usefixtures("_quick")
 async def test_a_session_without_revival_is_opened_by_the_next_use() -> None:
     server = FakeServer()
     supervisor = server.make(revive=False)
     await session_of(supervisor)
     server.transports[0].end()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(3600)
     assert len(server.transports) == 1
     await session_of(supervisor)
     assert len(server.transports) == 2
@@ -228,7 +223,6 @@ async def test_supervisors_of_one_server_share_its_policy(monkeypatch: pytest.Mo
     assert len(server.transports) == 1
 
 
-@pytest.mark.usefixtures("_quick")
 async def test_a_server_never_runs_twice() -> None:
     """A server that closed its output but still runs is ended before another is started."""
     server = FakeServer()
@@ -237,7 +231,7 @@ async def test_a_server_never_runs_twice() -> None:
     server.transports[0].end("closed its output")
     await server.until("backoff")
     server.supervisor.try_now()
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(3600)
     assert (server.transports[0].closed, len(server.transports)) == (1, 1)
     server.transports[0].close_gate.set()
     await server.until("ready")
@@ -301,11 +295,8 @@ async def test_a_session_that_a_failed_call_took_down_is_released() -> None:
     await supervisor.close()
 
 
-async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone() -> None:
     """A session whose end is reported while its successor is being opened schedules one."""
-    monkeypatch.setattr(restart_policy, "FIRST_S", 0.05)
     server = FakeServer()
     reported: list[Callable[[str], None]] = []
 
@@ -314,7 +305,7 @@ async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone(
         return await server._open(lambda _: None)
 
     supervisor = SessionSupervisor(
-        open_session, RestartPolicy(), lambda *_: None, source="x", chance=lambda: 0.5
+        open_session, RestartPolicy(), lambda *_: None, source="x", clock=time.monotonic, chance=lambda: 0.5
     )
     old = await session_of(supervisor)
     server.transports[0].end("exited with code 1")
@@ -329,7 +320,7 @@ async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone(
     async with asyncio.timeout(5):
         while supervisor.session is None:
             await asyncio.sleep(0.005)
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(3600)
     assert (len(server.transports), supervisor.opened, supervisor.state) == (2, 2, "ready")
     await supervisor.close()
 

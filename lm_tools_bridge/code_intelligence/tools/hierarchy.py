@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import LanguageServer, PositionEncoding
-from lm_tools_bridge.code_intelligence.tools import asking, listing
+from lm_tools_bridge.code_intelligence.tools import listing, references
 from lm_tools_bridge.code_intelligence.tools.asking import Request, Waiting, list_of
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.references import target_members
@@ -134,7 +134,7 @@ async def call(
         roots = list_of(await server.request(kind.prepare, target.params))
         return [await follow(server.request, link, roots, reach) for link in links] if roots else []
 
-    part = await asking.ask(target.server, work, waiting)
+    part = await references.ask(workplace, target, work, waiting)
     if part.value is not None and not part.value:
         raise ToolError("there is nothing at this place that has such a hierarchy; name a function or type")
     walks = part.value or ()

@@ -1,23 +1,19 @@
-"""The tools `lm_references` and `lm_implementations`: where a symbol is used, or implemented.
-
-Without `tsconfig.json` or `jsconfig.json`, TypeScript's servers know the files that are open, and what these
-import. So the files with the symbol's name are opened, and the server is asked again.
-"""
+"""The tools `lm_references` and `lm_implementations`: where a symbol is used, or implemented."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools import asking, listing
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting, Work
+from lm_tools_bridge.code_intelligence.tools.known_files import give_files_with
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
-from lm_tools_bridge.code_intelligence.tools.project_files import where, without_libraries
 from lm_tools_bridge.code_intelligence.tools.symbols.own_places import PlaceKey, own_places, without
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     Location,
@@ -25,50 +21,32 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     place_at,
     really_at,
 )
-from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target
+from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target, positions_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
-from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from workspace_server.call_context import CallContext
-from workspace_server.sources.builtin.search.engine import find_text
-from workspace_server.sources.builtin.search.query import EngineUnavailable, TextQuery
 from workspace_server.tool import ToolResult
-
-MAX_GIVEN: Final = 150
-"""So many files are opened: fewer than may be open at a time."""
-_MAX_LINES: Final = 5000
-"""Lines with the name: enough to name more files than may be opened."""
 
 T = TypeVar("T")
 
 
 async def ask(workplace: Workplace, target: Target, work: Work[T], waiting: Waiting) -> Part[T]:
     """As `asking.ask`, of the target's server, once it knows the files with the target's name."""
-    part = await asking.ask(target.server, work, waiting)
     kind = target.server.specification
-    if not kind.joins_open_files or part.freshness.reason != kind.without_project_files or not target.name:
-        return part
-    await _give_files_with(workplace, target.server, target.name)
-    return await asking.ask(target.server, work, waiting)
+    if not kind.joins_open_files or not target.name:
+        return await asking.ask(target.server, work, waiting)
+    lack = ""
 
+    async def work_with_files(server: LanguageServer) -> T:
+        nonlocal lack
+        lack = await give_files_with(workplace, server, target.name, target.path)
+        return await work(server)
 
-async def _give_files_with(workplace: Workplace, server: LanguageServer, name: str) -> None:
-    query = TextQuery(re.escape(name), regex=True, case_sensitive=True)
-    try:
-        matches = await find_text(
-            workplace.workspace,
-            query,
-            where(server.specification),
-            _MAX_LINES,
-            workplace.searches.settings(),
-        )
-    except EngineUnavailable:
-        return
-    paths = dict.fromkeys(match.path for match in matches.items)
-    own = await asyncio.to_thread(without_libraries, workplace.workspace, paths)
-    for path in own[:MAX_GIVEN]:
-        with suppress(OSError):
-            await server.open(path)
+    part = await asking.ask(target.server, work_with_files, waiting)
+    if lack and part.freshness.state == "fresh":
+        return replace(part, freshness=Freshness(kind.name, "partial", lack))
+    return part
 
 
 DEFAULT_LIMIT: Final = 100
@@ -93,14 +71,16 @@ async def call(
     method = _METHODS[name][0]
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, method, waiting, texts)
-    params = target.params
     is_about_uses = name == "lm_references"
-    if is_about_uses:
-        params["context"] = {"includeDeclaration": True}
+    more: dict[str, Any] = {"context": {"includeDeclaration": True}} if is_about_uses else {}
+    positions = [{**params, **more} for params in await positions_of(workplace, target)]
     leaves_out_own = is_about_uses and not arguments.get("includeDeclaration", False)
 
     async def work(server: LanguageServer) -> tuple[Any, frozenset[PlaceKey]]:
-        result = await ask_by_all_names(server, server.request, target.path, method, params)
+        result = []
+        for params in positions:
+            path = to_path(params["textDocument"]["uri"], Path) or target.path
+            result += asking.list_of(await ask_by_all_names(server, server.request, path, method, params))
         own = await own_places(target, server, texts) if leaves_out_own else frozenset()
         return result, own
 

@@ -14,6 +14,7 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.server import LanguageServer, RequestFailed, RequestTimedOut
 from lm_tools_bridge.code_intelligence.tools.symbols.declarations import tells_apart
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location, locations_of
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import Symbol
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.wire.positions import order_of, to_server
@@ -32,7 +33,8 @@ async def own_places(target: Target, server: LanguageServer, texts: Texts) -> fr
     Raises:
         ServerGone: the server ended.
     """
-    own = _known_place(target, server)
+    own = None if target.symbol is None else _known_place(target.symbol, server)
+    alike = [place for other in target.others if (place := _known_place(other, server)) is not None]
     methods = (_DEFINITION, _DECLARATION) if tells_apart(target.path) else (_DEFINITION,)
     answers = [location for method in methods for location in await _locations(target, server, method)]
     places = [place for place in map(_key, answers) if place is not None]
@@ -40,7 +42,7 @@ async def own_places(target: Target, server: LanguageServer, texts: Texts) -> fr
         # an attribute is defined by each of its assignments, which are uses as well
         by_word = await asyncio.to_thread(_declared_by_word, places, texts)
         places = by_word if own is not None or by_word else places[:1]
-    declared = places if own is None else [own, *places]
+    declared = [*alike, *places] if own is None else [own, *alike, *places]
     named = [(alias, *place[1:]) for place in declared for alias in server.aliases(place[0])]
     return frozenset([*declared, *named])
 
@@ -50,9 +52,8 @@ def without(locations: Sequence[Location], own: frozenset[PlaceKey]) -> list[Loc
     return [location for location in locations if _key(location) not in own]
 
 
-def _known_place(target: Target, server: LanguageServer) -> PlaceKey | None:
-    symbol = target.symbol
-    if symbol is None or symbol.place.lines is None:
+def _known_place(symbol: Symbol, server: LanguageServer) -> PlaceKey | None:
+    if symbol.place.lines is None:
         return None
     position = to_server(symbol.place.span.start, symbol.place.lines, server.encoding)
     if not isinstance(position, dict):

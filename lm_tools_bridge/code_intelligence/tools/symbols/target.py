@@ -19,6 +19,7 @@ from lm_tools_bridge.code_intelligence.server import (
 )
 from lm_tools_bridge.code_intelligence.tools import asking
 from lm_tools_bridge.code_intelligence.tools.asking import Waiting
+from lm_tools_bridge.code_intelligence.tools.symbols.one_symbol import are_overloads, nearest, one_of
 from lm_tools_bridge.code_intelligence.tools.symbols.places import locations_of, places_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import name_query
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_search import Findings, search
@@ -29,6 +30,10 @@ from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
 from workspace_server.tool import InvalidArguments, ToolError
 
+MAX_ALIKE: Final = 30
+"""Overloads, constructors and declarations that are asked for together: each costs a request."""
+MAX_SIGNATURE: Final = 100
+"""Characters of the line that declares a candidate: enough to tell overloads apart."""
 MAX_CANDIDATES: Final = 8
 """Symbols of one name that are told and compared: each costs a request, and a model needs a few to choose."""
 _DEFINITION: Final = "textDocument/definition"
@@ -41,13 +46,18 @@ _WHAT: Final[Mapping[str, str]] = {
     "textDocument/codeAction": "code actions",
 }
 """What a method is for, for the errors of servers that lack it."""
+_OF_ONE: Final = frozenset({"textDocument/rename", "textDocument/codeAction"})
+"""What is done to one of several overloads, not to all."""
 Home = tuple[Path, int]
 """A file and a line in which a symbol is declared or defined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A symbol: its server, file, the LSP position of its name, its name, and its declaration if known."""
+    """A symbol: its server, file, the LSP position of its name, its name, and its declaration if known.
+
+    `others` are overloads, constructors and declarations of the same thing, whose uses are its uses, too.
+    """
 
     server: LanguageServer
     path: Path
@@ -55,6 +65,7 @@ class Target:
     name: str
     symbol: Symbol | None
     unavailable: Sequence[Unavailable]
+    others: Sequence[Symbol] = ()
 
     @property
     def params(self) -> dict[str, Any]:
@@ -91,7 +102,9 @@ async def find_target(
     findings = await search(workplace, query, path, waiting, texts)
     if not findings.symbols:
         raise _unknown(str(name), findings)
-    symbol, server = await _only(workplace, str(name), findings, texts)
+    (symbol, *others), server = await _only(workplace, str(name), findings, texts)
+    if method in _OF_ONE and are_overloads([symbol, *others]):
+        raise _several(workplace, str(name), [symbol, *others])
     unavailable: Sequence[Unavailable] = _about(symbol.place.path, findings.unavailable)
     if not server.supports(method):
         server, unavailable = await _server_for(workplace, symbol.place.path, method)
@@ -99,7 +112,18 @@ async def find_target(
     position = to_server(symbol.place.span.start, lines, server.encoding)
     if isinstance(position, OutsideText):
         raise ToolError(f"{workplace.shown_path(symbol.place.path)} changed meanwhile; call again")
-    return Target(server, symbol.place.path, position, symbol.path[-1], symbol, unavailable)
+    return Target(server, symbol.place.path, position, symbol.path[-1], symbol, unavailable, others)
+
+
+async def positions_of(workplace: Workplace, target: Target) -> list[dict[str, Any]]:
+    """The `TextDocumentPositionParams` of all that the target stands for, its own first."""
+    params = [target.params]
+    for other in target.others:
+        lines = await _open(target.server, other.place.path, workplace)
+        position = to_server(other.place.span.start, lines, target.server.encoding)
+        if not isinstance(position, OutsideText):
+            params.append({"textDocument": {"uri": to_uri(other.place.path)}, "position": position})
+    return params
 
 
 async def _at_position(
@@ -189,28 +213,45 @@ async def _open(server: LanguageServer, path: Path, workplace: Workplace) -> Seq
 
 async def _only(
     workplace: Workplace, name: str, findings: Findings, texts: Texts
-) -> tuple[Symbol, LanguageServer]:
-    """The one symbol that was found; declaration and definition of one symbol count as one."""
+) -> tuple[Sequence[Symbol], LanguageServer]:
+    """The one symbol that was found, with all that is the same thing, the first to show first.
+
+    Declaration and definition count as one, and so do a class with its constructors, and overloads.
+    """
     symbols = await _once(workplace, findings.symbols)
+    symbols = nearest(
+        symbols, lambda pair: pair[0], lambda each: workplace.workspace.contains(each.place.path)
+    )
     if len(symbols) == 1:
-        return symbols[0]
+        return [symbols[0][0]], symbols[0][1]
+    if len(symbols) <= MAX_ALIKE and len({id(server) for _, server in symbols}) == 1:
+        order = one_of([symbol for symbol, _ in symbols])
+        if order is not None:
+            return [symbols[number][0] for number in order], symbols[0][1]
     if len(symbols) <= MAX_CANDIDATES:
         homes = await asyncio.gather(
             *(_homes(workplace, symbol, server, texts) for symbol, server in symbols)
         )
         if _is_one(homes):
-            return symbols[0]
-    titles = [
-        f"{candidate.title()} at {candidate.place.text(workplace)}"
-        for candidate, _ in symbols[:MAX_CANDIDATES]
-    ]
+            return [symbols[0][0]], symbols[0][1]
+    raise _several(workplace, name, [symbol for symbol, _ in symbols])
+
+
+def _several(workplace: Workplace, name: str, symbols: Sequence[Symbol]) -> InvalidArguments:
+    """That a name does not tell which symbol is meant, with the candidates."""
+    titles = [_candidate(candidate, workplace) for candidate in symbols[:MAX_CANDIDATES]]
     rest = len(symbols) - len(titles)
     more = f"; and {rest} more" if rest else ""
-    raise InvalidArguments(
+    return InvalidArguments(
         "/symbol",
         f"{len(symbols)} symbols have the name {name}: {'; '.join(titles)}{more}. "
         "Give filePath (and line), or a longer name path",
     )
+
+
+def _candidate(symbol: Symbol, workplace: Workplace) -> str:
+    signature = symbol.place.first_line()[:MAX_SIGNATURE]
+    return f"{symbol.title()} at {symbol.place.text(workplace)}{f' `{signature}`' if signature else ''}"
 
 
 async def _once(

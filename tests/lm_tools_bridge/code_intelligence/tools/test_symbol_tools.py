@@ -237,9 +237,10 @@ async def test_an_ambiguous_name_lists_the_candidates(root: Path, server: InMemo
     del server.answers["textDocument/definition"]
     with pytest.raises(InvalidArguments) as refused:
         await run("lm_references", root, server, symbol="pop")
-    assert "method Stack/pop at proj/src/a.py#5; method Deep/Stack/pop at proj/src/b.py#5" in str(
-        refused.value
-    )
+    assert (
+        "method Stack/pop at proj/src/a.py#5 `def pop(self):`; "
+        "method Deep/Stack/pop at proj/src/b.py#5 `def pop(self):`"
+    ) in str(refused.value)
 
 
 async def test_declarations_of_one_symbol_are_one(root: Path, server: InMemoryServer) -> None:

@@ -25,7 +25,8 @@ T = TypeVar("T")
 def nearest(
     symbols: Sequence[T], symbol_of: Callable[[T], Symbol], is_own: Callable[[Symbol], bool]
 ) -> list[T]:
-    """Those that a caller means most likely: the project's before a library's, code before keys of data.
+    """Those that a caller means most likely: the project's before a library's, code before keys of data,
+    what a server lists before attributes that are only assigned.
 
     Args:
         symbols: all with the name, each with whatever belongs to it.
@@ -33,8 +34,13 @@ def nearest(
         is_own: whether a symbol is the project's.
     """
     own = [each for each in symbols if is_own(symbol_of(each))] or list(symbols)
-    code = [each for each in own if symbol_of(each).place.path.suffix not in _DATA]
-    return code or own
+    code = [each for each in own if symbol_of(each).place.path.suffix not in _DATA] or own
+    # an attribute often has the name of what is assigned to it
+    return [each for each in code if not _is_attribute(symbol_of(each))] or code
+
+
+def _is_attribute(symbol: Symbol) -> bool:
+    return symbol.is_written and symbol.kind in {"field", "variable"}
 
 
 def one_of(symbols: Sequence[Symbol]) -> list[int] | None:

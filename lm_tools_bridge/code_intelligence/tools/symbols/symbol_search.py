@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import LanguageServer, RequestFailed, Unavailable
 from lm_tools_bridge.code_intelligence.tools import asking
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting, list_of
-from lm_tools_bridge.code_intelligence.tools.project_files import files_of, where
+from lm_tools_bridge.code_intelligence.tools.project_files import files_of, where, without_libraries
 from lm_tools_bridge.code_intelligence.tools.symbols.places import locations_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import NameQuery
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import (
@@ -22,11 +23,13 @@ from lm_tools_bridge.code_intelligence.tools.symbols.symbols import (
     found_path,
     found_symbol,
     outline,
+    written_symbols,
 )
+from lm_tools_bridge.code_intelligence.tools.symbols.written_declarations import declaring_pattern
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from workspace_server.sources.builtin.search.engine import find_text
-from workspace_server.sources.builtin.search.query import EngineUnavailable, TextQuery
+from workspace_server.sources.builtin.search.query import EngineUnavailable, TextMatch, TextQuery
 
 PROJECT: Final = "workspace/symbol"
 MAX_FILES: Final = 40
@@ -149,7 +152,8 @@ async def _in_project(workplace: Workplace, server: LanguageServer, query: NameQ
     exact = dict(zip(files[:MAX_FILES], outlines, strict=True))
     fitting_symbols = [each for symbols in exact.values() for each in symbols if query.fits(each.path)]
     others = [each for each in candidates if each.place.path not in exact and query.fits(each.path)]
-    return _Found(fitting_symbols + others, partial=is_cut or len(files) > MAX_FILES)
+    written = await _written(workplace, server, query, texts, exact.keys())
+    return _Found([*fitting_symbols, *others, *written], partial=is_cut or len(files) > MAX_FILES)
 
 
 def _project_query(server: LanguageServer, query: NameQuery) -> str:
@@ -165,6 +169,37 @@ async def _outline(server: LanguageServer, path: Path, texts: Texts) -> list[Sym
         return await outline(server, path, texts)
     except (OSError, RequestFailed):
         return []
+
+
+async def _written(
+    workplace: Workplace, server: LanguageServer, query: NameQuery, texts: Texts, read: Collection[Path]
+) -> list[Symbol]:
+    """The fitting declarations that servers leave out, of files whose outlines were not read."""
+    word = query.literal
+    if not word or query.match == "fuzzy":
+        return []
+    name = re.escape(word) if query.match == "exact" else rf"[\w$]*{re.escape(word.lower())}[\w$]*"
+    pattern = declaring_pattern(frozenset(server.specification.languages), name)
+    lines = await _find_lines(workplace, server, pattern, query) if pattern else ()
+    paths = [path for path in dict.fromkeys(match.path for match in lines) if path not in read]
+    own = await workplace.own(await asyncio.to_thread(without_libraries, workplace.workspace, paths))
+
+    def read_symbols() -> list[Symbol]:
+        texts_of = [(path, texts.lines(path)) for path in paths[:MAX_FILES] if path in own]
+        symbols = (written_symbols(path, lines) for path, lines in texts_of if lines is not None)
+        return [each for of_file in symbols for each in of_file if query.fits(each.path)]
+
+    return await workplace.run(paths, read_symbols)
+
+
+async def _find_lines(
+    workplace: Workplace, server: LanguageServer, pattern: str, query: NameQuery
+) -> Sequence[TextMatch]:
+    text = TextQuery(pattern, regex=True, case_sensitive=query.match == "exact")
+    kind, settings = where(server.specification), workplace.searches.settings()
+    with suppress(EngineUnavailable):
+        return (await find_text(workplace.workspace, text, kind, _TEXT_HITS, settings)).items
+    return ()
 
 
 async def _files_with(

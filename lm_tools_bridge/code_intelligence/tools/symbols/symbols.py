@@ -6,7 +6,7 @@ import errno
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from lm_tools_bridge.code_intelligence.tools.asking import list_of
 from lm_tools_bridge.code_intelligence.tools.schemas import SYMBOL_KINDS
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, place_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import path_of
+from lm_tools_bridge.code_intelligence.tools.symbols.written_declarations import written_declarations
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire import positions
@@ -31,7 +32,9 @@ MAX_DEPTH: Final = 50
 """Nesting of symbols: a server in error could nest until Python's stack ends."""
 _SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
 _IMPORT: Final = re.compile(
-    r"^[ \t]*(?:import\b(?!\s*[(.])[^'\"`;]*['\"]|export\s+(?:type\s+)?\{[^}]*\})", re.MULTILINE
+    r"^[ \t]*(?:import\b(?!\s*[(.])[^'\"`;]*['\"]|export\s+(?:type\s+)?\{[^}]*\})"
+    r"|(?:^|,)[ \t]*(?:(?:var|let|const)[ \t]+)?(?:[\w$]+|\{[^{}=]*\})[ \t]*=[ \t]*require\(",
+    re.MULTILINE,
 )
 """An import, or names that are exported from elsewhere or a second time."""
 
@@ -45,12 +48,14 @@ class Symbol:
         kind: one of `SYMBOL_KINDS`.
         place: where its name stands.
         whole: the range of the whole declaration.
+        is_written: whether it was read from the text, because its server does not list it.
     """
 
     path: tuple[str, ...]
     kind: str
     place: Place
     whole: Span
+    is_written: bool = False
 
     @property
     def name_path(self) -> str:
@@ -111,10 +116,37 @@ async def outline(
     if path.suffix in _SCRIPTS:
         is_imported = import_finder(lines)
         symbols = [each for each in symbols if not is_imported(each.place.span.start)]
+    symbols = with_written(symbols, path, lines)
     symbols.sort(key=lambda each: (each.whole.start, -each.whole.end.line))
     if symbols and server.memo(path) is memo:  # nothing changed meanwhile
         memo[OUTLINE] = symbols
     return symbols
+
+
+def written_symbols(path: Path, lines: Sequence[str]) -> list[Symbol]:
+    """The declarations of a file that servers leave out: see `written_declarations`."""
+    symbols = []
+    for each in written_declarations(path.suffix, lines):
+        place = Place(path, positions.on_line(each.line, each.column, len(each.path[-1])), lines)
+        end = Position(each.last_line, len(lines[each.last_line - 1]) + 1)
+        whole = Span(Position(each.line, 1), end)
+        symbols.append(Symbol(each.path, each.kind, place, whole, is_written=True))
+    return symbols
+
+
+def with_written(symbols: Sequence[Symbol], path: Path, lines: Sequence[str]) -> list[Symbol]:
+    """The symbols that a server lists for a file, and those that it leaves out.
+
+    Of `app.handle = function handle() {}` servers list the name of the function, which only the function
+    itself can use; its uses are those of the property.
+    """
+    written = {(each.place.span.start.line, each.path[-1]): each for each in written_symbols(path, lines)}
+    listed, names = [], {symbol.path for symbol in symbols}
+    for symbol in symbols:
+        match = written.pop((symbol.place.span.start.line, symbol.path[-1]), None)
+        is_moved = match is not None and path.suffix in _SCRIPTS
+        listed.append(replace(symbol, place=match.place) if match is not None and is_moved else symbol)
+    return [*listed, *(each for each in written.values() if each.path not in names)]
 
 
 def _entries(

@@ -54,7 +54,7 @@ def one_of(symbols: Sequence[Symbol]) -> list[int] | None:
 
 def are_overloads(symbols: Sequence[Symbol]) -> bool:
     """Whether these are functions of one name, each of which could be renamed alone."""
-    return _overloads(symbols) is not None and _declared_once(symbols) is None
+    return len(symbols) > 1 and _overloads(symbols) is not None and _declared_once(symbols) is None
 
 
 def _declared_once(symbols: Sequence[Symbol]) -> list[int] | None:

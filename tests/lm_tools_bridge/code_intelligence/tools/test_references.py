@@ -56,10 +56,92 @@ async def test_a_rename_changes_files_that_it_was_not_given(root: Path) -> None:
     assert (root / "b.py").read_text() == "from a import new\nnew()\n"
 
 
-async def test_a_server_that_knows_its_project_is_given_nothing(root: Path) -> None:
-    server = server_of(root, Freshness("py", "fresh"))
-    await references.call("lm_references", workplace_of(root, server), {"symbol": "old"}, CONTEXT)
-    assert root / "b.py" not in server.opened
+PROJECTS = {
+    "src/core.ts": "tsconfig.app.json",
+    "src/user.ts": "tsconfig.app.json",
+    "src/core.test.ts": "",
+    "scripts/tool.ts": "tsconfig.node.json",
+    "scripts/other.ts": "tsconfig.node.json",
+    "e2e/x.ts": "",
+    "e2e/goal.ts": "",
+    "e2e/unrelated.ts": "",
+}
+
+
+def typescript_server(root: Path, texts: dict[str, str]) -> InMemoryServer:
+    """A server that knows uses in projects of which a file is open, and in open files."""
+    server = InMemoryServer(kind("ts", ".ts", joins_open_files=True, without_project_files=WHY))
+
+    def project(path: Path) -> str:
+        return PROJECTS[path.relative_to(root).as_posix()]
+
+    def references(_: Any) -> list[dict[str, Any]]:
+        read = {project(path) for path in server.opened} - {""}
+        return [
+            {"uri": to_uri(root / name), "range": at(0, 9, 0, 15)}
+            for name, text in texts.items()
+            if ("target" in text or "goal" in text)
+            and (PROJECTS[name] in read or root / name in server.opened)
+        ]
+
+    server.answers = {
+        "textDocument/references": references,
+        "custom/projectInfo": lambda params: {
+            "configFilePath": project(to_path(params["textDocument"]["uri"], Path) or root)
+        },
+    }
+    return server
+
+
+TYPESCRIPT = {
+    **dict.fromkeys(PROJECTS, 'import { target } from "../src/core"; target();'),
+    "src/core.ts": "function target() {} export { target as goal };",
+    "e2e/goal.ts": 'import { goal } from "../src/core"; goal();',
+    "e2e/unrelated.ts": "const other = 1;",
+}
+
+
+async def test_all_projects_and_files_of_none_are_asked_at_the_first_question(tmp_path: Path) -> None:
+    root = write_tree(Path(os.path.realpath(tmp_path)), TYPESCRIPT)
+    server = typescript_server(root, TYPESCRIPT)
+    address = {"filePath": "src/core.ts", "line": 1, "character": 10}
+    for _ in range(2):
+        found = await references.call("lm_references", workplace_of(root, server), address, CONTEXT)
+        assert found.structured is not None
+        files = {one["workspacePath"].partition("/")[2] for one in found.structured["references"]}
+        assert files == set(TYPESCRIPT) - {"e2e/unrelated.ts"}
+        assert found.structured["freshness"] == [{"provider": "ts", "state": "fresh"}]
+    assert root / "e2e/unrelated.ts" not in server.opened
+    opened = {root / "scripts/other.ts", root / "scripts/tool.ts"} & set(server.opened)
+    assert len(opened) == 1  # one file of a project is enough
+
+
+async def test_an_answer_is_partial_if_files_with_the_name_could_not_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lm_tools_bridge.code_intelligence.tools.known_files.MAX_GIVEN", 2)
+    root = write_tree(Path(os.path.realpath(tmp_path)), TYPESCRIPT)
+    server = typescript_server(root, TYPESCRIPT)
+    address = {"filePath": "src/core.ts", "line": 1, "character": 10}
+    found = await references.call("lm_references", workplace_of(root, server), address, CONTEXT)
+    assert found.structured is not None
+    (freshness,) = found.structured["freshness"]
+    assert freshness["state"] == "partial"
+    assert "3 more files with the name belong to no project" in freshness["reason"]
+
+
+async def test_importers_of_a_default_export_are_asked_whatever_they_call_it(tmp_path: Path) -> None:
+    files = {
+        "src/core.ts": "export default class target {}",
+        "e2e/x.ts": 'import Anything from "../src/core";',
+        "e2e/unrelated.ts": 'import Anything from "../src/scored";',
+    }
+    root = write_tree(Path(os.path.realpath(tmp_path)), files)
+    server = typescript_server(root, files)
+    address = {"filePath": "src/core.ts", "line": 1, "character": 22}
+    await references.call("lm_references", workplace_of(root, server), address, CONTEXT)
+    assert root / "e2e/x.ts" in server.opened
+    assert root / "e2e/unrelated.ts" not in server.opened
 
 
 async def test_uses_by_another_name_of_the_file_are_found_and_keep_it_from_a_rename(root: Path) -> None:

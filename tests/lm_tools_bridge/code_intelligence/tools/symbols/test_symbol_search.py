@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.tools import find_symbol
+from lm_tools_bridge.code_intelligence.tools import find_symbol, references
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import found_path
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.file_tree import write_tree
@@ -111,3 +111,91 @@ async def test_a_method_of_go_is_found_beside_a_library_with_that_name(root: Pat
 async def test_the_project_is_searched_where_a_server_lists_only_a_library(root: Path) -> None:
     server = go_server(root, [listed(root, "FlagSet.name", "library/flag.go", 0, 0)])
     assert await names(root, server, "Route/name") == ["Route/name"]
+
+
+MACROS = "#define OBJ_LISTPACK 11\n#define UNUSED(V) ((void) V)\n"
+APP = """\
+class App:
+    def __init__(self):
+        self.extensions = {}
+
+
+def extensions():
+    pass
+"""
+UTILS = """\
+var other = require('./other').compile;
+exports.compile = function (x) { return x; };
+app.handle = function handle(x) { return x; };
+"""
+
+
+def silent_server(name: str, suffix: str, outlines: dict[str, list[dict[str, Any]]]) -> InMemoryServer:
+    """A server with these outlines by file name, whose search finds nothing."""
+    server = InMemoryServer(kind(name, suffix))
+    server.answers = {
+        "workspace/symbol": lambda params: [],
+        "textDocument/documentSymbol": lambda params: outlines.get(
+            params["textDocument"]["uri"].rpartition("/")[2], []
+        ),
+        "textDocument/references": lambda params: [],
+    }
+    return server
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "query", "kinds"),
+    [
+        ("server.h", MACROS, "OBJ_LISTPACK", ["constant OBJ_LISTPACK"]),
+        ("server.h", MACROS, "UNUSED", ["function UNUSED"]),
+        ("app.py", APP, "App/extensions", ["field App/extensions"]),
+        ("utils.js", UTILS, "compile", ["function compile"]),
+    ],
+)
+@pytest.mark.parametrize("in_file", [True, False])
+async def test_what_servers_leave_out_is_found_by_name(
+    tmp_path: Path, file: str, text: str, query: str, kinds: list[str], in_file: bool
+) -> None:
+    root = write_tree(Path(os.path.realpath(tmp_path)), {f"src/{file}": text})
+    server = silent_server("server", Path(file).suffix, {})
+    arguments = {"query": query} | ({"filePath": f"src/{file}"} if in_file else {})
+    result = await find_symbol.call("lm_findSymbol", workplace_of(root, server), arguments, CONTEXT)
+    assert isinstance(result.structured, dict)
+    symbols = result.structured["symbols"]
+    assert [f"{symbol['kind']} {symbol['namePath']}" for symbol in symbols] == kinds
+
+
+async def test_a_property_is_asked_for_at_its_own_name_not_at_that_of_its_function(tmp_path: Path) -> None:
+    root = write_tree(Path(os.path.realpath(tmp_path)), {"utils.js": UTILS})
+    line = UTILS.splitlines()[2]
+    inner = line.index("handle(")
+    anonymous = UTILS.splitlines()[1].index("function")
+    outline = [
+        {
+            "name": "compile",  # TypeScript 7 gives an empty range for a function without a name
+            "kind": 12,
+            "range": at(1, anonymous, 1, 44),
+            "selectionRange": at(1, anonymous, 1, anonymous),
+        },
+        {
+            "name": "handle",
+            "kind": 12,
+            "range": at(2, 13, 2, 45),
+            "selectionRange": at(2, inner, 2, inner + 6),
+        },
+    ]
+    server = silent_server("typescript", ".js", {"utils.js": outline})
+    for name, place in (("compile", (1, 8)), ("handle", (2, 4))):
+        await references.call("lm_references", workplace_of(root, server), {"symbol": name}, CONTEXT)
+        asked = next(params for method, params in reversed(server.asked) if method.endswith("references"))
+        assert (asked["position"]["line"], asked["position"]["character"]) == place
+
+
+async def test_a_function_comes_before_attributes_that_are_only_assigned(tmp_path: Path) -> None:
+    root = write_tree(Path(os.path.realpath(tmp_path)), {"app.py": APP})
+    listed = {"name": "extensions", "kind": 12, "range": at(5, 0, 6, 8), "selectionRange": at(5, 4, 5, 14)}
+    server = silent_server("ty", ".py", {"app.py": [listed]})
+    workplace = workplace_of(root, server)
+    result = await references.call("lm_references", workplace, {"symbol": "extensions"}, CONTEXT)
+    assert isinstance(result.structured, dict)
+    assert result.structured["symbol"]["kind"] == "function"

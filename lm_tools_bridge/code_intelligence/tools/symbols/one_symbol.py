@@ -6,6 +6,7 @@ its constructors, the overloads of a function, and declarations of what is defin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -18,6 +19,8 @@ _DATA: Final = frozenset(
 """Suffixes of files whose keys are names, but no code."""
 _FUNCTIONS: Final = frozenset({"function", "method", "constructor", "property", "operator"})
 _TYPES: Final = frozenset({"class", "struct", "interface", "enum", "type parameter", "module", "object"})
+
+_USING: Final = re.compile(r"using\s+(?:typename\s+)?[\w:]+\s*;")
 
 T = TypeVar("T")
 
@@ -35,8 +38,15 @@ def nearest(
     """
     own = [each for each in symbols if is_own(symbol_of(each))] or list(symbols)
     code = [each for each in own if symbol_of(each).place.path.suffix not in _DATA] or own
+    code = [each for each in code if not _is_import(symbol_of(each))] or code
     # an attribute often has the name of what is assigned to it
     return [each for each in code if not _is_attribute(symbol_of(each))] or code
+
+
+def _is_import(symbol: Symbol) -> bool:
+    """Whether this only makes a name of another namespace known, as `using fmt::print;` does."""
+    is_c = tells_apart(symbol.place.path)
+    return is_c and _USING.match(symbol.place.first_line()) is not None
 
 
 def _is_attribute(symbol: Symbol) -> bool:

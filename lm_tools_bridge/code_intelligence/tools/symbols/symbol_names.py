@@ -16,6 +16,10 @@ MAX_NAME: Final = 100
 """Characters of a name that an expression is tried on."""
 _RECEIVER: Final = re.compile(r"\(\*?([^()]+)\)\.(.+)")  # Go writes methods as `(*Stack).Push`
 _PARTS: Final = re.compile(r"::|[/.#]")
+_UNWRITTEN: Final = re.compile(
+    r"v\d\w*|_V\d+|__\w+|lts_\d+|abi_\w+|\(anonymous.*\)|<anonymous.*>|[A-Z][A-Z\d]*_[A-Z\d_]+"
+)
+"""Namespaces of C++ that names leave out: inline ones for versions, nameless ones, macros that open some."""
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -40,6 +44,12 @@ class NameQuery:
         if not path or not self._compare()(path[-1]):
             return False
         above = path[:-1]
+        # a caller writes `fmt/print` as the code does, not `fmt/v12/print`
+        return self._lies_in(above) or self._lies_in(
+            [name for name in above if not _UNWRITTEN.fullmatch(name)]
+        )
+
+    def _lies_in(self, above: Sequence[str]) -> bool:
         if self.whole and len(above) != len(self.containers):
             return False
         near = above[len(above) - len(self.containers) :] if self.containers else ()

@@ -28,6 +28,7 @@ from workspace_server.results import clean_text
 OUTLINE: Final = "textDocument/documentSymbol"
 MAX_SYMBOLS: Final = 20_000
 """Symbols of one file: only generated files have more."""
+_NULL: Final = SYMBOL_KINDS.index("null") + 1
 MAX_DEPTH: Final = 50
 """Nesting of symbols: a server in error could nest until Python's stack ends."""
 _SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
@@ -157,11 +158,15 @@ def _entries(
         name = raw.get("name")
         if not isinstance(name, str) or not name:
             continue
+        children = raw.get("children")
+        if raw.get("kind") == _NULL and isinstance(children, list) and children and depth < MAX_DEPTH:
+            # clangd lists a macro that opens a namespace as if it were around it
+            yield from _entries(list_of(children), above, depth + 1)
+            continue
         container = raw.get("containerName")
         flat = (container,) if isinstance(container, str) and container else ()
         names = (*above, *flat, clean_text(name))
         yield names, raw
-        children = raw.get("children")
         if isinstance(children, list) and depth < MAX_DEPTH:
             yield from _entries(list_of(children), names, depth + 1)
 

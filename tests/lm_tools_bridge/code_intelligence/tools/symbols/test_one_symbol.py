@@ -72,3 +72,10 @@ def test_code_comes_before_keys_of_data() -> None:
     code, key = symbol("function", "target", "/p/a.ts"), symbol("property", "a/target", "/p/tsconfig.json")
     assert chosen(key, code) == [code]
     assert chosen(key) == [key]
+
+
+def test_a_definition_comes_before_names_that_are_only_made_known() -> None:
+    own = symbol("class", "fmt/buffer", "/p/os.h", 3, "class buffer {")
+    imported = symbol("namespace", "buffer", "/p/test.cc", 1, "using fmt::buffer;")
+    assert chosen(imported, own) == [own]
+    assert chosen(imported) == [imported]

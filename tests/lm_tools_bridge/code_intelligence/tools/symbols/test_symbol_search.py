@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.code_intelligence.tools import find_symbol, references
+from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import name_query
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import found_path
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.file_tree import write_tree
@@ -88,9 +89,7 @@ def listed(root: Path, name: str, file: str, line: int, column: int) -> dict[str
 
 
 async def names(root: Path, server: InMemoryServer, query: str) -> list[str]:
-    result = await find_symbol.call(
-        "lm_findSymbol", workplace_of(root / "proj", server), {"query": query}, CONTEXT
-    )
+    result = await find_symbol.call("lm_findSymbol", workplace_of(root, server), {"query": query}, CONTEXT)
     assert isinstance(result.structured, dict)
     return [symbol["namePath"] for symbol in result.structured["symbols"]]
 
@@ -104,13 +103,13 @@ async def test_a_method_of_go_is_found_beside_a_library_with_that_name(root: Pat
             listed(root, "Route.Match", "proj/route.go", 6, 16),
         ],
     )
-    assert "Route/Match" in await names(root, server, query)
+    assert "Route/Match" in await names(root / "proj", server, query)
     assert server.asked[0] == ("workspace/symbol", {"query": "Match$"})
 
 
 async def test_the_project_is_searched_where_a_server_lists_only_a_library(root: Path) -> None:
     server = go_server(root, [listed(root, "FlagSet.name", "library/flag.go", 0, 0)])
-    assert await names(root, server, "Route/name") == ["Route/name"]
+    assert await names(root / "proj", server, "Route/name") == ["Route/name"]
 
 
 MACROS = "#define OBJ_LISTPACK 11\n#define UNUSED(V) ((void) V)\n"
@@ -199,3 +198,34 @@ async def test_a_function_comes_before_attributes_that_are_only_assigned(tmp_pat
     result = await references.call("lm_references", workplace, {"symbol": "extensions"}, CONTEXT)
     assert isinstance(result.structured, dict)
     assert result.structured["symbol"]["kind"] == "function"
+
+
+@pytest.mark.parametrize(
+    ("query", "path", "fits"),
+    [
+        ("fmt/vformat", ("fmt", "v12", "vformat"), True),
+        ("fmt::v12::vformat", ("fmt", "v12", "vformat"), True),
+        ("vformat", ("fmt", "v12", "vformat"), True),
+        ("/fmt/vformat", ("fmt", "v12", "vformat"), True),
+        ("std/vector", ("std", "__1", "vector"), True),
+        ("absl/Span", ("absl", "ABSL_NAMESPACE_BEGIN", "Span"), True),
+        ("a/f", ("a", "(anonymous namespace)", "f"), True),
+        ("fmt/vformat", ("fmt", "detail", "vformat"), False),
+        ("v12/vformat", ("fmt", "vformat"), False),
+        ("Deep/pop", ("Deep", "Stack", "pop"), False),
+    ],
+)
+def test_namespaces_that_nobody_writes_may_be_left_out(query: str, path: tuple[str, ...], fits: bool) -> None:
+    assert name_query(query).fits(path) is fits
+
+
+async def test_a_macro_that_opens_a_namespace_is_no_part_of_a_name_path(tmp_path: Path) -> None:
+    root = write_tree(Path(os.path.realpath(tmp_path)), {"args.h": "FMT_BEGIN_NAMESPACE\nint vformat();\n"})
+    whole = at(0, 0, 1, 14)
+    function = {"name": "vformat", "kind": 12, "range": at(1, 0, 1, 14), "selectionRange": at(1, 4, 1, 11)}
+    first = {"range": whole, "selectionRange": at(0, 0, 0, 19)}
+    inline = {"name": "v12", "kind": 3, **first, "children": [function]}
+    space = {"name": "fmt", "kind": 3, **first, "children": [inline]}
+    macro = {"name": "FMT_BEGIN_NAMESPACE", "kind": 21, **first, "children": [space]}
+    server = silent_server("clangd", ".h", {"args.h": [macro]})
+    assert await names(root, server, "fmt/vformat") == ["fmt/v12/vformat"]

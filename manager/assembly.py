@@ -196,7 +196,10 @@ def _fast_path(  # noqa: PLR0917  what it asks whether a route still holds
     settings: Settings,
     profiles: ClientProfiles,
 ) -> FastPath | None:
-    """The fast path of calls. With None instead, everything is right, only slower."""
+    """The fast path of calls; with None instead, everything is right, only slower.
+
+    This, the import of `CachedPath` and the folder `manager/route_cache/` are all that there is of it.
+    """
     return CachedPath(
         routes,
         workspaces=dispatch.workspaces,

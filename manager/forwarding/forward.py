@@ -133,11 +133,6 @@ class Forwarder:
         call.sent(now)
         return call
 
-    def head(self, instance: Instance, outgoing: Outgoing) -> bytes:
-        """The head of requests like this one to a server, up to the digits of `Content-Length`."""
-        fields = (*outgoing.headers, instance.credentials())
-        return instance.pool.lasting_head(b"POST", outgoing.target, fields)
-
     async def arrival(self, call: ForwardedCall) -> Answer | Refusal:
         """Wait for the answer to a request that was sent with `send_now`."""
         outcome: Answer | Refusal | None = None

@@ -1,6 +1,7 @@
 """The seam of the fast path: what the general way of a call offers it, and what it does for a connection.
 
-`manager/route_cache/` is the fast path. Without it every call takes the general way, with the same answers.
+`manager/route_cache/` is the fast path; `manager/assembly.py` makes it. Without both, every call takes the
+general way, with the same answers (`tests/test_fast_path.py` deletes them).
 """
 
 from __future__ import annotations

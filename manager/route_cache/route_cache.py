@@ -17,7 +17,13 @@ from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
 from lm_tools_bridge.protocol.inbound import Inbound, classify
 from lm_tools_bridge.protocol.jsonrpc import Request
-from manager.answers.exchange import Exchange, brought_trace, claims_of, client_record, exchange_of
+from manager.answers.exchange import (
+    Exchange,
+    brought_trace,
+    claims_of,
+    client_record,
+    exchange_of,
+)
 from manager.answers.upstream_request import PreparedCall, upstream_request
 from manager.answers.workspace_lookup import cached_folders, look_up_cached
 from manager.call_observer import CallOrigin
@@ -292,7 +298,9 @@ class RouteCache:
             call.located,
             instance,
             patterns=patterns,
-            upstream=self._forwarder.head(instance, request),
+            upstream=instance.pool.lasting_head(
+                b"POST", request.target, (*request.headers, instance.credentials())
+            ),
             client=client_record(exchange, time.monotonic())[0],
             folders=folders,
             origin=request.origin,

@@ -39,8 +39,14 @@ from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 
 MAX_PAGES: Final = 50
+"""Pages of a list that are read. Our servers put 1,000 tools on one; a registered server may give new cursors
+for ever."""
 SCHEMA_READS: Final = 8
+"""Schemas that are read at a time. Each takes a connection to a registered server, and leaves the others to
+calls of its clients."""
 SCHEMA_DEADLINE_S: Final = 5.0
+"""Seconds that all schemas of a handshake may take together. The clients that were measured wait 60 s for a
+call, in which the server also has to start; a tool without its schema can still be called."""
 
 
 @dataclass(slots=True)

@@ -229,6 +229,8 @@ _OWN_TOOL_SEARCH: Final = (
 MAX_FOLDER: Final = 16 * 1024
 """Largest folder name in a body in bytes, the size of a request head. Longer ones are ignored."""
 MAX_WORKSPACE: Final = 256
+"""Longest id of a workspace in a `requestState`, in characters. Ours have 64 at most; the text comes from a
+client."""
 
 
 def exchange_of(
@@ -387,6 +389,8 @@ def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = Non
 MAX_INFO: Final = 1024
 """Largest `clientInfo` in bytes that is kept; a larger one is dropped."""
 MAX_METHOD: Final = 100
+"""Characters of a method that the table of clients keeps: the longest known one, the handshake's, has 39, and
+a client can send any text."""
 
 
 @lru_cache(maxsize=256)

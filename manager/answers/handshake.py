@@ -37,6 +37,8 @@ from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import UpstreamFailure
 
 PROGRESS_S = 1.0
+"""Seconds between progress notifications while a server starts. A server usually starts within one, so that
+most clients see none; those that count silence allow 60 s or more."""
 
 
 class HandshakeSessions(Protocol):

@@ -33,6 +33,8 @@ from manager.supervision.workspace import Workspace
 _ASKS_ITS_USER: Final = "Claude Code"
 """Title of the client whose files tell what its user answered."""
 _MAX_REMEMBERED: Final = 256
+"""Clients in workspaces whose own servers are remembered for the status, which shows fewer (64 clients). All
+are forgotten at once: the next list finds them again."""
 
 OwnServersList = tuple[OwnServers, ...]
 

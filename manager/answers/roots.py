@@ -26,8 +26,12 @@ from manager.answers.exchange import Exchange
 from manager.answers.replies import Plain
 
 TTL_S: Final = 600.0
+"""Seconds for which the state of a question for roots is valid: as long as a client has for any input
+(`INPUT_TIMEOUT_S`)."""
 INPUT_KEY: Final = "workspace"
 MAX_DIGITS: Final = 12
+"""Digits of an expiry, in seconds since 1970: enough for 30,000 years. Python refuses to read thousands of
+digits."""
 _TAG: Final = "lmtbr"
 _ANSWER_PARAMS: Final = ("requestState", "inputResponses")
 

@@ -33,9 +33,13 @@ _LEVEL_UNSAID: Final = "info"
 """Log level for a session that never set one: MCP ≤ 2025-11-25 then leaves the choice to the server."""
 _NO_CAPABILITIES: Final = msgspec.Raw(b"{}")
 _MAX_MODE: Final = 32
+"""Characters of a tool mode that are passed on, in a header of each request of its session. The longest mode
+has 9."""
 _ACCEPT: Final = (b"Accept", b"application/json, text/event-stream")
 _JSON: Final = (b"Content-Type", b"application/json")
 _REMEMBERED: Final = 256
+"""Texts of `_meta` that are kept. Sessions of one client program share 4 (methods with input or not, events
+accepted or not) for each log level. With a client's capabilities in it, one takes up to 16 KiB."""
 _meta_texts: dict[tuple[object, ...], bytes] = {}
 _UNMIRRORED: Final = (headers.UNMIRRORED.encode(), b"1")
 _AS_IS: Final = (headers.PASS_THROUGH.encode(), b"1")

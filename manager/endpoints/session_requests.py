@@ -50,6 +50,8 @@ _CAPABILITIES: Final = {
 LIST_HOLD_S: Final = 0.25
 """Longest time that a response is held until its client has listed changed tools."""
 _FULL_RETRY_MS: Final = 60_000
+"""When a client may try again for which there was no room for a session: after `RECENT_S`, a session that is
+not used any more makes room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ BEGIN: Final = 1024
 LINGER_S: Final = 0.1
 """Seconds to wait for the end of a stream after its response, so that its connection can be reused."""
 RETRY_MS: Final = 1000
+"""When a call that was not delivered may be sent again: a workspace server usually starts within a second."""
 T = TypeVar("T")
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 LIMITS: Final = Limits(first_s=75.0, connections=None)
 """Limits of connections that aiohttp has not got."""
 HEAD_CAP: Final = 16 * 1024
+"""Bytes of a head, as at the port of the manager (`MAX_REQUEST_HEAD`) and in aiohttp."""
 _TOO_LARGE: Final = AdmissionRefusal(431, f"the head is larger than {HEAD_CAP:,} bytes; send less")
 _ANY_LENGTH: Final = 2**62  # longer bodies are refused by aiohttp's application
 _HEARTBEAT: Final = ("POST", "/heartbeat")
@@ -181,6 +182,8 @@ def _peer_pid(transport: asyncio.BaseTransport) -> int | None:
 
 
 BACKLOG: Final = 1024
+"""Connections that wait to be accepted. When the manager is back after a restart, all registered servers
+connect at once, and at a unix socket one too many fails at once: more than a user has."""
 
 
 class ControlServices(Protocol):

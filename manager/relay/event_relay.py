@@ -32,7 +32,7 @@ from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
 from manager.upstream.response import Piece
 
-_LF: Final = 0x0A
+_LF: Final = ord("\n")
 _LONGEST_BOUNDARY: Final = b"\r\n\r\n"
 _BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
 _BOUNDARY: Final = re.compile(rb"\n\n|\r\n\r\n|\r\r")

@@ -21,6 +21,7 @@ from manager.upstream.pool import TRACE_BEGIN
 _LONGEST: Final = 128
 """Characters of what differs: the id of a session is the longer of the two."""
 _LONGEST_LENGTH: Final = 7
+"""Digits of a `Content-Length` that are read: bodies of 10 MB and more do not arrive in one read anyway."""
 _CR: Final = ord("\r")
 _is_id: Final = re.compile(rb"[!-~]+").fullmatch
 

@@ -44,6 +44,8 @@ from manager.supervision.workspaces import Workspaces
 MAX_GROUP_ROUTES: Final = 32
 """Routes of one group. A session client's calls need one for each tool, as their heads do not name it."""
 CACHED_MISSES: Final = 32
+"""Misses in a row that are all cached. A client may have so many tools in a group (`MAX_GROUP_ROUTES`), each
+of which misses first."""
 MISS_INTERVAL: Final = 64
 """After CACHED_MISSES misses in a row, only every MISS_INTERVAL-th miss is cached.
 

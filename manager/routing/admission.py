@@ -270,13 +270,19 @@ _RULES: Final[tuple[Callable[[_Head, AdmissionRules], AdmissionRefusal | None], 
 # -- bodies --------------------------------------------------------------------------------------------------
 
 MAX_DEPTH: Final = 128
+"""Levels of a body. The parsers that read it later give up on deeper ones: pydantic at 200, msgspec at
+1,000."""
 MAX_NODES: Final = 200_000
+"""Values in a body. So many small ones become 12 to 19 MB of objects in Python, and take 31 to 50 ms of the
+event loop (measured with strings, empty objects and objects of one number)."""
 
 _BOM: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _STRUCTURE: Final = b",[]{}"
 _EVERYTHING_ELSE: Final = bytes(byte for byte in range(256) if byte not in _STRUCTURE)
 _SIGNED: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _STRIDE: Final = 65_536
+"""Bytes whose depths are computed at a time. Larger strides are not faster, and this one needs 1.2 MB, not 30
+MB for a body of 3.6 MB (measured with strides of 4 KiB to the whole body: 170 to 198 ms)."""
 _LARGE: Final = 16 * 1024
 """Size in bytes from which searching for a few brackets is faster than counting them."""
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")

@@ -23,7 +23,10 @@ RootsChange = Literal["never", "told", "silently"]
 LATER_LIST_S: Final = 2.0
 """Seconds that a list may wait for sources once the client has had its first list."""
 MIN_LIST_S: Final = 0.1
+"""Seconds that every list may wait: a server that runs answers within them, whatever the client's time is."""
 _MAX_KNOWN: Final = 256
+"""Names and versions of clients whose profile is kept. A user has a dozen programs; a client can send a new
+name each time."""
 _VERSION: Final = "@"
 """What separates the version from the name in a pattern of clients."""
 

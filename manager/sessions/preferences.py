@@ -23,6 +23,7 @@ METHODS: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE}
 CONFIRM_S: Final = 5.0
 """Seconds a workspace server has to acknowledge a subscription; after that it counts as acknowledged."""
 MAX_URI: Final = 4096
+"""Characters of an address. Paths of Linux have 4,096 bytes at most. A session keeps up to 256 addresses."""
 
 
 class Preferences:

@@ -26,6 +26,8 @@ from lm_tools_bridge.protocol import jsonrpc
 from manager.configuration.budgets import MAX_ALL_EVENT_BYTES, MAX_SESSION_EVENT_BYTES, MAX_SESSION_EVENTS
 
 MAX_AGE_S: Final = 300.0
+"""Seconds for which events are kept. Clients reconnect within seconds. A machine that slept longer than this
+lists anew."""
 
 
 class Origin(Protocol):

@@ -34,6 +34,7 @@ from manager.sessions.pending_requests import PendingRequest, PendingRequests
 from manager.waiting_calls import NOBODY, WaitingCalls
 
 MAX_INPUT_REQUESTS: Final = 32
+"""Input requests in one result. Each is a request to the client, which may show them to a person."""
 INPUT_TIMEOUT_S: Final = 600.0
 """Seconds to wait for the responses to one `input_required` result: people give them."""
 PAUSE_S: Final = 0.25
@@ -213,7 +214,11 @@ def _with_elicitation_id(params: bytes) -> bytes:
 
 
 MAX_ROUND_TRIPS: Final = 10
+"""Rounds of answers for one request. A server that asks for one thing after another needs a few; one that
+never has enough would hold its call, and a person, for ever."""
 GIVE_UP_S: Final = 2.0
+"""Seconds for telling a server that its call is given up. The answer to the client waits for it. A server
+that runs takes it at once."""
 
 
 class RoundTrips:

@@ -28,11 +28,15 @@ from manager.sessions.streams import Streams
 from manager.state_file import SessionRow, Store
 
 FLUSH_S = 30.0
+"""Seconds between saves of when sessions were last seen. A session lives for hours, so that a crash which
+loses 30 s ends none too early, and ten thousand sessions are written no more often."""
 MAX_CLIENT_TEXT = 200
 """Characters kept of a client's name and of its version: there may be ten thousand sessions."""
 MAX_CAPABILITIES = 16 * 1024
 """Bytes of a client's capabilities; larger ones count as none."""
 MAX_SUBSCRIPTIONS = 256
+"""Resources that a session may subscribe to. They are in each listen stream of the workspace and in the file
+of sessions."""
 LOGGED_ONE_BY_ONE: Final = 20
 """If more sessions than these expire at once, one line counts them."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -29,7 +30,6 @@ RETRY_S: Final = 2.0
 """Seconds to wait after a stream has ended."""
 REFUSED_RETRY_S: Final = 30.0
 """Seconds to wait after a server has refused to open a stream."""
-HTTP_OK: Final = 200
 EVENTS: Final = b"text/event-stream"
 _LISTS: Final = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
 
@@ -88,7 +88,7 @@ class UpstreamListener:
         decoder = sse.Decoder()
         try:
             kind = response.head.content_type
-            if response.head.status != HTTP_OK or kind != EVENTS:
+            if response.head.status != HTTPStatus.OK or kind != EVENTS:
                 self._log(refused=response.head.status)
                 self.honoured = frozenset()
                 return False

@@ -110,6 +110,8 @@ def _new_buffer() -> bytearray:
 JOINED_WRITE: Final = 64 * 1024
 """Bytes of a request from which its body is not joined to its head, but written in pieces of PIECE bytes."""
 PIECE: Final = 256 * 1024
+"""Bytes of a body that are given to the transport at a time. It copies what the socket does not take, so a
+piece bounds the copy. The server's event loop reads so much at a time."""
 _NOTHING: Final = memoryview(b"")
 
 

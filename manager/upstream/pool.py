@@ -93,6 +93,8 @@ def head_before_length(
 
 
 MAX_IDENTITY_BODY = 64 * 1024
+"""Bytes of the answer that proves a server's identity. Ours has under 100, that of a registered server may
+have its health; until it is read, the connection may lead to a stranger."""
 MAX_DESCRIPTION = 2 * 1024 * 1024
 """Size of the answer to `probe` with further headers, which comes from a verified server."""
 NOTICED_S = 0.05

@@ -58,8 +58,13 @@ class Peer:
 
 
 MAX_CLIENTS: Final = 64
+"""Clients in the table. A user has a dozen programs, in a few versions; a client can send a new name with
+each request."""
 MAX_REQUESTS: Final = 5
+"""Last requests of a client. They show how its workspace is found now, on one screen of `lmtb whoami`."""
 MAX_PROJECTS: Final = 16
+"""Projects of a client whose last request is kept: more than a user works in within an hour, after which
+`lmtb clients` lists them no more."""
 MAX_PEERS: Final = 32
 """Several processes of one client are common, and each may serve several projects."""
 

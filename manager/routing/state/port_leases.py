@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 LIFETIME_S: Final = 15.0
+"""Seconds from the reservation to the first heartbeat. A window of an editor binds its port and sends one
+within a second, but not on a machine that is just starting."""
 LAST_PORT: Final = 65535
+"""The highest port of TCP."""
 
 
 @dataclass(frozen=True, slots=True)

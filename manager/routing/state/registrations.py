@@ -115,12 +115,22 @@ class Registration:
 
 
 HEARTBEAT_S: Final = 1.0
+"""Seconds between heartbeats, as servers are told. Windows of VS Code send one each second whatever they are
+told."""
 SUSPECT_AFTER_S: Final = 2.5
+"""Seconds of silence after which a server is asked before it gets a call. A heartbeat each second may be 1.2
+s late."""
 FORGOTTEN_AFTER_S: Final = 10.0
+"""Seconds of silence after which a server is gone: ten heartbeats, so that a busy machine loses none. A
+process that is seen to end is gone at once."""
 SWEEP_EVERY_S: Final = 0.5
+"""Seconds between looks at the silence, so that a silence is noticed at most so much later: a fifth of
+`SUSPECT_AFTER_S`."""
 LONGEST_WAKING_GAP_S: Final = 2.0
 """Longest gap between two calls. A longer one means that the machine or the manager was suspended."""
 MISSES_ALLOWED: Final = 3
+"""Health questions without an answer after which a server gets no calls, as with the manager's own servers
+(`routing/state/lifecycle.py`)."""
 
 _Address = tuple[str, int]
 

@@ -88,7 +88,10 @@ def _nearest_known(ancestors: Sequence[Ancestor], known: Collection[KnownRoot]) 
 
 
 _SLUG_LENGTH: Final = 40
+"""Characters of the readable part: with `-` and the hash the id has 53, and must have 64 at most."""
 _HASH_LENGTH: Final = 12
+"""Hex digits of the hash. Among a thousand folders of the same name, two have the same id with a chance of 2
+in a billion."""
 _FALLBACK: Final = "workspace"
 
 

@@ -30,7 +30,7 @@ _FAST_PATH_LINES = (
 def install_without(feature: str, folder: Path) -> Path:
     """The interpreter of an installation in this folder; what stays is linked, not copied."""
     edits = [(_LINE.format(feature), "")]
-    return _install(folder, Path("lm_tools_bridge") / feature, {table: edits for table in _TABLES})
+    return _install(folder, Path("lm_tools_bridge") / feature, dict.fromkeys(_TABLES, edits))
 
 
 def install_without_fast_path(folder: Path) -> Path:

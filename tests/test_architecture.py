@@ -33,7 +33,7 @@ SDK_USERS = frozenset(
         "lm_tools_bridge.demo.code_tour",
         "lm_tools_bridge.demo.project_tools",
         "lm_tools_bridge.demo.tour",
-        "lm_tools_bridge.recorder.replay.sender",
+        "lm_tools_bridge.recorder.replay",
     }
 )
 """Where the official SDK is used beside the workspace server: the demonstration and a replay are clients."""

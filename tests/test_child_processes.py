@@ -63,12 +63,8 @@ STARTS: Final = {
     "lm_tools_bridge/agent/replacing.py": _OURS,
     "manager/cli/completion.py": _OURS,
     "lm_tools_bridge/demo/sandbox.py": _OURS,
-    "lm_tools_bridge/demo/terminal.py": _OURS,
     "lm_tools_bridge/remote_hosts/cli/hosts.py": _HOST,
     "lm_tools_bridge/remote_hosts/cli/installing.py": Start(
-        "the system's", "Wheels are changed on their way to a host"
-    ),
-    "lm_tools_bridge/remote_hosts/cli/own_wheel.py": Start(
         "the system's", "Wheels are changed on their way to a host"
     ),
     "lm_tools_bridge/remote_hosts/cli/verb.py": _HOST,

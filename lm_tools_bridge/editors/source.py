@@ -20,8 +20,7 @@ import msgspec
 from lm_tools_bridge.editors import problems
 from lm_tools_bridge.editors.finder import WindowFinder
 from lm_tools_bridge.editors.window import Window
-from lm_tools_bridge.editors.window_policy import WindowPolicy
-from lm_tools_bridge.editors.window_session import WindowSession
+from lm_tools_bridge.editors.window_session import WindowPolicy, WindowSession
 from lm_tools_bridge.editors.window_transport import WindowTransport
 from lm_tools_bridge.editors.window_watch import WindowWatch
 from lm_tools_bridge.protocol import jsonrpc, names

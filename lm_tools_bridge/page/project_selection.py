@@ -1,14 +1,18 @@
-"""Selects what a project's own page shows: its tools, sources and issues, and what waits for trust. Pure."""
+"""Asks a project's server for its own page, and selects what that shows."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lm_tools_bridge.protocol.errors import Refusal
+from manager.admin.control.project_command import ServerCommand
+from manager.admin.control.services import Services
 from manager.routing.workspace.remote_address import may_be_remote
-from manager.status_reading import TRUST_PENDING, context_cost, objects
+from manager.status_reading import TRUST_PENDING, json_object, merged_workspaces, objects
+from manager.status_reading import context_cost
 
 MOST_TOOLS: Final = 500
 """Most tools on the page; `lmtb tools --all` shows all."""
@@ -148,3 +152,49 @@ def _shortened(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_shortened("", item) for item in value[-MOST_LINES:]]
     return value[: MAX_TEXT if key in _LONG else MAX_NAME] if isinstance(value, str) else value
+
+
+_SHOWN_THERE: Final = "It is on another host, and the command shows it from there."
+_NOT_RUNNING: Final = "Its server does not run. It starts with the next request from the folder."
+
+
+class Projects:
+    """Makes the views of projects.
+
+    Args:
+        status: the status as `/mcp/status` shows it.
+        command: tells what waits for trust.
+    """
+
+    def __init__(
+        self, services: Services, status: Callable[[], dict[str, Any]], command: ServerCommand
+    ) -> None:
+        self._services = services
+        self._status = status
+        self._command = command
+
+    async def view(self, workspace: str) -> ProjectView | None:
+        """The project of a workspace's id, None if there is none. Starts no server: it is read by GET."""
+        project = find_project(merged_workspaces(self._status()), workspace)
+        if project is None:
+            return None
+        answer = await self._ask(project)
+        return project_view(project, answer, await self._waiting(project, answer))
+
+    async def _ask(self, project: Project) -> Mapping[str, Any] | str:
+        if not project.is_running:
+            return _NOT_RUNNING
+        # on another host, only the manager there knows whether a server runs
+        starts = not project.is_elsewhere
+        answer = await self._services.ask_server(project.root, "inspect", None, starts=starts)
+        if isinstance(answer, Refusal):
+            return answer.message
+        members = json_object(answer)
+        return "Its server gave no answer that can be read." if members is None else members
+
+    async def _waiting(self, project: Project, answer: Mapping[str, Any] | str) -> Waiting | None:
+        if not isinstance(answer, str) and not needs_trust(answer):
+            return None  # the command takes a while
+        if project.is_elsewhere:
+            return None if isinstance(answer, str) else waiting_for_trust(project.root, _SHOWN_THERE)
+        return waiting_for_trust(project.root, await self._command.differences(project.root))

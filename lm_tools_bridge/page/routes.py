@@ -16,7 +16,7 @@ from lm_tools_bridge.page.html import ASSET_PATHS
 from lm_tools_bridge.page.live import LivePages
 from lm_tools_bridge.page.overview_fragments import page
 from lm_tools_bridge.page.project_fragments import project_page, unknown_project
-from lm_tools_bridge.page.project_questions import Projects
+from lm_tools_bridge.page.project_selection import Projects
 from lm_tools_bridge.page.sign_in import SignIns
 from lm_tools_bridge.protocol import sse
 from manager.admin.control.control_messages import read_body, read_object, refusal, success

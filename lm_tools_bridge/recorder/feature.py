@@ -26,7 +26,7 @@ VERBS: Final = (
     ),
     Verb(
         "replay",
-        "lm_tools_bridge.recorder.replay.verb",
+        "lm_tools_bridge.recorder.cli.replay",
         "Send recorded calls again, and compare the results.",
         section=_SECTION,
         after="record",

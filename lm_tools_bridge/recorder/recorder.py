@@ -20,10 +20,8 @@ from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.recorder import retention
 from lm_tools_bridge.recorder.contents import ActiveProjects, Deadlines, insert_contents, read_rules
-from lm_tools_bridge.recorder.database import open_to_write
-from lm_tools_bridge.recorder.overload import WHOLE_PER_S, Chosen, allowance, choose
-from lm_tools_bridge.recorder.rows import Labels, SourcesOf, insert
-from lm_tools_bridge.recorder.tables import NewerFile
+from lm_tools_bridge.recorder.database import NewerFile, open_to_write
+from lm_tools_bridge.recorder.rows import WHOLE_PER_S, Chosen, Labels, SourcesOf, allowance, choose, insert
 from manager.call_observer import TASK, CallLabel, EndedCall, is_failure
 from manager.configuration.budgets import MAX_UNRECORDED_CALLS
 from manager.logs.log import logger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from lm_tools_bridge.recorder.tables import BLOCK, ID_RANGE
+from lm_tools_bridge.recorder.database import BLOCK, ID_RANGE
 
 DAY_S: Final = 86_400.0
 NOTHING_EXPIRES_S: Final = 600.0

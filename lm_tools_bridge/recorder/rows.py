@@ -4,6 +4,10 @@ SQLite takes and releases Python's lock once for a statement, so the event loop 
 rows of one statement are few enough that the loop does not wait long while Python makes them. Most calls are
 plain: nothing of them is unusual, and their rows have few columns. A statement of their own lets a call take
 3.7 us instead of 6.5 us.
+
+When calls are too many for a row each, failures, slow calls and calls with details keep theirs first. The
+others are counted by label, that is by client, project and tool: the first of each label since the last batch
+gets a row, which says how many follow.
 """
 
 from __future__ import annotations
@@ -13,12 +17,11 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.internal.call_reports import CallTiming
-from lm_tools_bridge.recorder.overload import Chosen
-from lm_tools_bridge.recorder.tables import (
+from lm_tools_bridge.recorder.database import (
     ANY,
     BLOCK,
     CALL_COLUMNS,
@@ -28,7 +31,63 @@ from lm_tools_bridge.recorder.tables import (
     SLOW,
     SLOW_US,
 )
+from lm_tools_bridge.token_bucket import TokenBucket
 from manager.call_observer import CallDetails, CallLabel, EndedCall, is_failure
+
+WHOLE_PER_S: Final = 250.0
+"""Calls a second that may have a row each for any length of time."""
+BURST: Final = 1000.0
+"""Calls that may have a row each at once."""
+UNUSUAL: Final = 125
+"""Failures, slow calls and calls with details that always may have a row in one batch."""
+_SLOW_S: Final = 1.0
+
+
+def allowance(rate: float, now: float) -> TokenBucket:
+    """How many calls may have a row each: `rate` of them a second, and a burst at once."""
+    return TokenBucket(rate, max(BURST, rate), now)
+
+
+class Chosen(NamedTuple):
+    """The calls that get rows.
+
+    Attributes:
+        calls: these calls, in order.
+        more: for the index of a call, how many others like it have no row.
+    """
+
+    calls: Sequence[EndedCall]
+    more: Mapping[int, int]
+
+
+def choose(batch: Sequence[EndedCall], room: float, unusual: int = UNUSUAL) -> Chosen:
+    """Choose among the calls since the last batch.
+
+    Args:
+        room: how many may have a row each.
+        unusual: how many failures, slow calls and calls with details may have one in addition.
+    """
+    if len(batch) <= room:
+        return Chosen(batch, {})
+    first = int(room)
+    calls, left = list(batch[:first]), unusual
+    samples: dict[object, int] = {}
+    counts: dict[object, int] = {}
+    for call in batch[first:]:
+        key: object = call.origin.label
+        if call.outcome != "ok" or call.details is not None or call.ended_at - call.origin.begun >= _SLOW_S:
+            if left > 0:
+                left -= 1
+                calls.append(call)
+                continue
+            key = (key, call.outcome)
+        if key in counts:
+            counts[key] += 1
+        else:
+            counts[key], samples[key] = 0, len(calls)
+            calls.append(call)
+    return Chosen(calls, {samples[key]: count for key, count in counts.items() if count})
+
 
 MAX_TEXT: Final = 200
 """Longest name in characters that is stored; a longer one is cut."""

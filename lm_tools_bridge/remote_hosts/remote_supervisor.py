@@ -15,10 +15,9 @@ from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal import launch
 from lm_tools_bridge.remote_hosts.address import RemoteAddress
-from lm_tools_bridge.remote_hosts.far_control import HOST_FIELD
 from lm_tools_bridge.remote_hosts.far_manager import make_ready, resolve
 from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
-from lm_tools_bridge.remote_hosts.link import Link
+from lm_tools_bridge.remote_hosts.link import HOST_FIELD, Link
 from lm_tools_bridge.remote_hosts.refusals import line_refusal, not_added
 from lm_tools_bridge.text.printable import printable
 from manager.logs.log import logger

@@ -1,4 +1,7 @@
-"""Serves `/team/{offer}` on the port: a stateless MCP endpoint for an offer of another member."""
+"""Serves `/team/{offer}` on the port: a stateless MCP endpoint for an offer of another member.
+
+A call without an answer is refused with the reason and the next step.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from lm_tools_bridge.protocol import jsonrpc, names, sse
-from lm_tools_bridge.protocol.errors import Refusal
-from lm_tools_bridge.team import refusals
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.team.calls.caller import Calls, NoHost
-from lm_tools_bridge.team.calls.exposed_lists import ListedTool, listed_tools, marked
-from lm_tools_bridge.team.calls.exposure import METHODS, parameter
-from lm_tools_bridge.team.calls.remote_call import AnswerLost, Head, RemoteCall, Unknown
+from lm_tools_bridge.team.calls.exposure import METHODS, ListedTool, listed_tools, marked, parameter
+from lm_tools_bridge.team.calls.remote_call import TIMED_OUT, AnswerLost, Head, RemoteCall, Unknown
 from lm_tools_bridge.team.membership import Use
 from manager.admin.control.control_messages import read_body
 from manager.http import lazy_aiohttp as web
@@ -20,6 +21,62 @@ from manager.routing.admission import AdmissionRefusal
 
 if TYPE_CHECKING:
     from lm_tools_bridge.team.connection import Connection
+
+_STATUS: Final = "look at the team with: lmtb team status"
+_BUSY: Final = frozenset({"full", "busy", "too_many", "draining"})
+_RETRY_MS: Final = 2000
+_LACKS: Final[Mapping[str, str]] = {
+    "unknown": "no host of the team offers it now",
+    "not_accepted": "the hosts that offer it now are not accepted",
+    "dead": "none of its hosts is there",
+    "gone": "its host has just left",
+    "silent": "its hosts do not answer",
+    "draining": "its hosts are shutting down",
+    "full": "its hosts are busy",
+    "busy": "its hosts are busy",
+    "too_many": "too many calls are under way",
+    "unknown_offer": "its host no longer offers it",
+    "registry": "the registry of the team does not answer",
+    "not_carried": "its host does not offer this method",
+    "repeated": "its host has had a call of this id",
+    "invalid": "its host does not understand the call",
+}
+
+
+def unreachable(problem: str | None) -> Refusal:
+    """The team's servers cannot be reached."""
+    text = "the team cannot be reached" if problem is None else f"the team cannot be reached: {problem}"
+    return Refusal(Reason.SOURCE_UNAVAILABLE, text, next_step=_STATUS, delivered="no")
+
+
+def no_host(offer: str, reason: str) -> Refusal:
+    """No host took a call, which certainly did not run.
+
+    Args:
+        offer: its name.
+        reason: a word; those of hosts may be anything.
+    """
+    text = f"the team's {offer} cannot be called: {_LACKS.get(reason, 'no host could take the call')}"
+    if reason in _BUSY:
+        return Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=_RETRY_MS)
+    step = f"see its hosts with `lmtb team status`, and accept one with: lmtb team use {offer} --host HOST"
+    step = step if reason == "not_accepted" else _STATUS
+    return Refusal(Reason.SOURCE_UNAVAILABLE, text, next_step=step, delivered="no")
+
+
+def lost_answer(offer: str, reason: str) -> Refusal:
+    """A call may have run, and there is no answer.
+
+    Args:
+        offer: its name.
+        reason: `TIMED_OUT`, or what happened, for people.
+    """
+    if reason == TIMED_OUT:
+        text = f"the team's {offer} did not answer in time"
+        return Refusal(Reason.CALL_TIMED_OUT, text, delivered="unknown")
+    text = f"the answer of the team's {offer} was lost: {reason}"
+    return Refusal(Reason.ANSWER_LOST, text, delivered="unknown")
+
 
 BODY_S: Final = 30.0
 CALL_S: Final = 600.0
@@ -69,7 +126,7 @@ class Gateway:
             )
             return _json(404, jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, text))
         if not await self._is_ready():
-            return _refused(message, refusals.unreachable(self._connection.error))
+            return _refused(message, unreachable(self._connection.error))
         return await self._forward(request, message, use)
 
     async def _is_ready(self) -> bool:
@@ -94,9 +151,9 @@ class Gateway:
             client, use, message.body, repeats=repeats, deadline_s=deadline_s
         ) as answer:
             if isinstance(answer, NoHost):
-                return _refused(message, refusals.no_host(use.offer, answer.reason))
+                return _refused(message, no_host(use.offer, answer.reason))
             if isinstance(answer, Unknown):
-                return _refused(message, refusals.lost(use.offer, answer.reason))
+                return _refused(message, lost_answer(use.offer, answer.reason))
             call, head = answer
             if message.method == names.TOOLS_LIST:
                 return await self._list(message, use, call)
@@ -109,8 +166,8 @@ class Gateway:
                 body += chunk
                 if len(body) > MAX_LIST_BYTES:
                     raise AnswerLost(f"its list is larger than {MAX_LIST_BYTES} bytes")
-        except AnswerLost as lost:
-            return _refused(message, refusals.lost(use.offer, str(lost)))
+        except AnswerLost as error:
+            return _refused(message, lost_answer(use.offer, str(error)))
         if len(body) < _AT_ONCE_BYTES:
             tools, answer = _read_answer(bytes(body), call.host, use.offer)
         else:  # takes a while, and others' calls go on meanwhile
@@ -140,15 +197,15 @@ async def _relay(
 ) -> web.StreamResponse:
     """Pass the answer on as it arrives. One that breaks off is not ended: nobody takes it for whole."""
     if head.content_type not in _TYPES:
-        return _refused(message, refusals.lost(use.offer, "the host answered with something else than MCP"))
+        return _refused(message, lost_answer(use.offer, "the host answered with something else than MCP"))
     headers = {"Content-Type": head.content_type, "Cache-Control": "no-store", "X-Team-Host": call.host}
     response = web.StreamResponse(status=head.status, headers=headers)
     await response.prepare(request)
     try:
         async for chunk in call.body():
             await response.write(chunk)
-    except AnswerLost as lost:
-        refusal = refusals.lost(use.offer, str(lost)).as_error(message.id)
+    except AnswerLost as error:
+        refusal = lost_answer(use.offer, str(error)).as_error(message.id)
         if head.content_type == "text/event-stream":
             await response.write(sse.encode(refusal))
         elif request.transport is not None:

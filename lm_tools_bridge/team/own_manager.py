@@ -11,8 +11,15 @@ import aiohttp
 from lm_tools_bridge.machine.proved_connector import ProvedConnector
 from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
 from lm_tools_bridge.protocol.names import LATEST_MODERN
-from lm_tools_bridge.team.calls.exposed_lists import ListedTool, exposed_answer, listed_tools, next_cursor
-from lm_tools_bridge.team.calls.exposure import Scope, own_request, parameter
+from lm_tools_bridge.team.calls.exposure import (
+    ListedTool,
+    Scope,
+    exposed_answer,
+    listed_tools,
+    next_cursor,
+    own_request,
+    parameter,
+)
 from lm_tools_bridge.team.membership import OwnOffer
 
 MAX_LIST_BYTES: Final = 16 * 1024 * 1024

@@ -9,7 +9,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from lm_tools_bridge.team.calls.exposed_lists import digest_of
+from lm_tools_bridge.team.calls.exposure import digest_of
 from lm_tools_bridge.team.member import Member
 from lm_tools_bridge.team.membership import OwnOffer
 from lm_tools_bridge.team.own_manager import Unusable

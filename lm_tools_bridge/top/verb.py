@@ -13,8 +13,7 @@ import click
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line
 from lm_tools_bridge.terminal.show import show
 from lm_tools_bridge.terminal.views import View
-from lm_tools_bridge.top.frame import Frame, frame
-from lm_tools_bridge.top.frame_views import WAITING, views
+from lm_tools_bridge.top.frame import WAITING, Frame, frame, views
 from lm_tools_bridge.top.sample import Sample, Sampler
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

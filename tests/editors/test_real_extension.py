@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from lm_tools_bridge.editors.discovery_sockets import PREFIX_VARIABLE
+from lm_tools_bridge.editors.finder import PREFIX_VARIABLE
 from lm_tools_bridge.protocol import names
 from manager.client import Control
 from support.projects.gateway import Gateway, Project, codes, eventually, listed, running_gateway, text_of

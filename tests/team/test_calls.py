@@ -13,7 +13,7 @@ import pytest_asyncio
 from aiohttp import ClientTimeout
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.team.calls.exposed_lists import META_TEAM
+from lm_tools_bridge.team.calls.exposure import META_TEAM
 from lm_tools_bridge.team.calls.gate import CALLS_OF_ONE
 from lm_tools_bridge.team.registry.reader import FRESH_S
 from support.clients.stateless_requests import body_of, headers_of

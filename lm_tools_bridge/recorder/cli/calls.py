@@ -11,8 +11,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import Call, CallLog
+from lm_tools_bridge.recorder.call_log import Call, CallLog, Filter
 from lm_tools_bridge.recorder.cli import views
 from lm_tools_bridge.recorder.cli.options import (
     OFF,

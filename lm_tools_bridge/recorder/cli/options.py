@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import CallLog
-from lm_tools_bridge.recorder.tables import NewerFile
+from lm_tools_bridge.recorder.call_log import CallLog, Filter
+from lm_tools_bridge.recorder.database import NewerFile
 from lm_tools_bridge.terminal.command_line import Command, Failure
 from lm_tools_bridge.text.quantities import moment_of
 from manager import exit_codes

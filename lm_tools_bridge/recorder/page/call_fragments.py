@@ -12,8 +12,7 @@ from lm_tools_bridge.page.html import CALLS_PATH, copyable, document, facts, lin
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.recorder.call_log import Call, Contents
 from lm_tools_bridge.recorder.page.fragments import outcome
-from lm_tools_bridge.recorder.page.lookups import FoundCall
-from lm_tools_bridge.recorder.page.query import address
+from lm_tools_bridge.recorder.page.lookups import FoundCall, address
 from lm_tools_bridge.recorder.server_output import OutputLine
 from lm_tools_bridge.text.quantities import latency
 from manager.status_reading import formatted

@@ -9,8 +9,15 @@ from typing import Final
 
 from lm_tools_bridge.page.html import CALLS_PATH, capitalized, document, link, table, text, toned
 from lm_tools_bridge.recorder.call_log import Call
-from lm_tools_bridge.recorder.page.lookups import FoundCalls, FoundFigures
-from lm_tools_bridge.recorder.page.query import CALL_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
+from lm_tools_bridge.recorder.page.lookups import (
+    CALL_PATH,
+    FIGURES_PATH,
+    SLOW_MS,
+    CallQuery,
+    FoundCalls,
+    FoundFigures,
+    address,
+)
 from lm_tools_bridge.recorder.statistics import ToolFigures
 from lm_tools_bridge.terminal.views import Tone
 from lm_tools_bridge.text.printable import printable

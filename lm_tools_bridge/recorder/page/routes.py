@@ -10,8 +10,16 @@ from lm_tools_bridge.page.html import CALLS_PATH
 from lm_tools_bridge.page.routes import html_response
 from lm_tools_bridge.recorder.page.call_fragments import call_page, no_such_call
 from lm_tools_bridge.recorder.page.fragments import calls_page, figures_page
-from lm_tools_bridge.recorder.page.lookups import CallLookups, FoundCalls, FoundFigures
-from lm_tools_bridge.recorder.page.query import CALL_PATH, FIGURES_PATH, CallQuery, call_number, read_query
+from lm_tools_bridge.recorder.page.lookups import (
+    CALL_PATH,
+    FIGURES_PATH,
+    CallLookups,
+    CallQuery,
+    FoundCalls,
+    FoundFigures,
+    call_number,
+    read_query,
+)
 from manager.configuration.paths import Paths
 from manager.http import lazy_aiohttp as web
 

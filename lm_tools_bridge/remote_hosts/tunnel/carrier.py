@@ -2,14 +2,15 @@
 
 h2 frames the streams and keeps their windows; this module moves bytes between them and their owners. Neither
 side can make the other hold more than its windows: what an owner has not taken is not acknowledged, and what
-the pipe does not take is not framed.
+the pipe does not take is not framed. A side that sends much that is no content loses the line, since each
+such frame costs time here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 import h2.config
@@ -19,7 +20,6 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from lm_tools_bridge.remote_hosts.tunnel.flood_guard import FloodGuard
 from lm_tools_bridge.remote_hosts.tunnel.stream import Nobody, StreamOwner, TunnelStream
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
@@ -33,6 +33,68 @@ LINE_WINDOW: Final = 16 * 1024 * 1024
 MAX_FRAME: Final = 64 * 1024
 MAX_STREAMS: Final = 400
 """Streams at a time; one carries one request at a time."""
+IDLE_FRAMES: Final = 500
+"""Frames without content in one second at which the other side counts as hostile."""
+
+IDLE_BYTES: Final = 128 * 1024
+"""Bytes in one second that are no content, in frames of any kind, at which it counts as hostile too.
+
+Twice the largest frame: one of which a part has arrived counts until its rest is there.
+"""
+
+EXPECTED_BYTES: Final = 8 * 1024 * 1024
+EXPECTED_S: Final = 60.0
+"""What may still arrive of streams that this side has dropped: at most so much, and not longer."""
+
+_IDLE: Final = (
+    h2.events.PingReceived,
+    h2.events.RemoteSettingsChanged,
+    h2.events.SettingsAcknowledged,
+    h2.events.PriorityUpdated,
+    h2.events.UnknownFrameReceived,
+)
+
+
+class FloodGuard:
+    """Counts frames without content, and bytes that are no content."""
+
+    def __init__(self) -> None:
+        self._count, self._size, self._since = 0, 0, float("-inf")
+        self._expected, self._expected_at = 0, float("-inf")
+
+    def expect(self, size: int, now: float) -> None:
+        """Note that so many bytes may be on their way for a stream that this side drops at this time."""
+        expected = self._expected if now - self._expected_at < EXPECTED_S else 0
+        self._expected, self._expected_at = min(expected + size, EXPECTED_BYTES), now
+
+    def is_flood(self, events: Collection[h2.events.Event], size: int, now: float) -> bool:
+        """Count a read at this monotonic time; returns whether it is too much.
+
+        Args:
+            events: of the read.
+            size: of the read, in bytes.
+        """
+        if now - self._since > 1:
+            self._count, self._size, self._since = 0, 0, now
+        self._count += sum(map(_is_idle, events))
+        content = sum(len(event.data or b"") for event in events if isinstance(event, h2.events.DataReceived))
+        self._size += self._unexpected(size - content, now)
+        return self._count > IDLE_FRAMES or self._size > IDLE_BYTES
+
+    def _unexpected(self, size: int, now: float) -> int:
+        """How many of these bytes belong to no stream that was dropped."""
+        if size <= 0 or now - self._expected_at >= EXPECTED_S:
+            return size
+        expected = min(size, self._expected)
+        self._expected -= expected
+        return size - expected
+
+
+def _is_idle(event: h2.events.Event) -> bool:
+    """Whether a frame says nothing about any stream."""
+    if isinstance(event, h2.events.DataReceived):
+        return not event.data and event.stream_ended is None
+    return isinstance(event, _IDLE)
 
 
 class Pipe(Protocol):

@@ -16,9 +16,9 @@ from lm_tools_bridge.team.calls.remote_call import TIMED_OUT, Head, RemoteCall, 
 from lm_tools_bridge.team.membership import Membership, Use
 from lm_tools_bridge.team.names import CallSubject
 from lm_tools_bridge.team.registry.bucket import RegistryFault
-from lm_tools_bridge.team.registry.choice import Caller as Me
-from lm_tools_bridge.team.registry.choice import candidates, ordered
 from lm_tools_bridge.team.registry.reader import Reader
+from lm_tools_bridge.team.registry.view import Caller as Me
+from lm_tools_bridge.team.registry.view import candidates, ordered
 from manager.logs.log import logger
 
 MOST_CALLS: Final = 256
@@ -30,7 +30,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class NoHost:
-    """No host took the call; it did not run. `reason` is a word, which `refusals.py` explains."""
+    """No host took the call; it did not run. `reason` is a word, which `gateway.py` explains."""
 
     reason: str
 

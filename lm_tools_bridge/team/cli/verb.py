@@ -11,8 +11,7 @@ import click
 
 from lm_tools_bridge.team import membership
 from lm_tools_bridge.team.cli import views
-from lm_tools_bridge.team.cli.files import config_dir, explained_file, reloaded, settled
-from lm_tools_bridge.team.cli.nats_context import target_of
+from lm_tools_bridge.team.cli.files import config_dir, explained_file, reloaded, settled, target_of
 from lm_tools_bridge.team.cli.offering import offer, withdraw
 from lm_tools_bridge.team.cli.using import unuse, use
 from lm_tools_bridge.team.membership import Membership

@@ -16,11 +16,10 @@ from typing import Final
 
 from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.protocol.trace_context import make_traceparent
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import CallLog
-from lm_tools_bridge.recorder.overload import WHOLE_PER_S
+from lm_tools_bridge.recorder.call_log import CallLog, Filter
 from lm_tools_bridge.recorder.recorder import FLUSH_S, Limits, Recorder
 from lm_tools_bridge.recorder.retention import DAY_S
+from lm_tools_bridge.recorder.rows import WHOLE_PER_S
 from manager.answers.exchange import make_trace_number
 from manager.call_observer import CallLabel, CallOrigin, EndedCall
 from scripts.benchmarks.cases import ERAS, SIZES

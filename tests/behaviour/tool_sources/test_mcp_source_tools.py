@@ -19,7 +19,7 @@ import pytest
 import pytest_asyncio
 
 from lm_tools_bridge.protocol import names
-from lm_tools_bridge.recorder.call_filter import Filter
+from lm_tools_bridge.recorder.call_log import Filter
 from support.clients.raw_clients import Answer, Client, StatelessClient
 from support.clients.stateless_requests import events
 from support.projects.gateway import (

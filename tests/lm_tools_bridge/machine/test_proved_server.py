@@ -21,7 +21,7 @@ from lm_tools_bridge.machine import proved_server
 from lm_tools_bridge.machine.peer_uid import SocketOwner
 from lm_tools_bridge.machine.proved_connector import ProvedConnector
 from lm_tools_bridge.machine.proved_server import ServedByOthers, require_own_server
-from lm_tools_bridge.recorder.replay.sender import Plan, _client
+from lm_tools_bridge.recorder.replay import Plan, _client
 from manager.client import ManagerFault, McpClient
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.pool import Pool
@@ -141,7 +141,7 @@ async def test_nothing_reaches_a_listener_of_another_user(listener: Listener, se
 
 HAS_TOKEN = {
     "lm_tools_bridge/agent/assembly.py",
-    "lm_tools_bridge/recorder/replay/verb.py",
+    "lm_tools_bridge/recorder/cli/replay.py",
     "manager/cli/call.py",
     "manager/stdio_bridge/bridge.py",
     "lm_tools_bridge/team/team.py",

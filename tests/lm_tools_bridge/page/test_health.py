@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from lm_tools_bridge.machine.own_process import OpenFiles
-from lm_tools_bridge.page.charts import chart
-from lm_tools_bridge.page.health import Health, health_html, read_health
+from lm_tools_bridge.page.health import Health, chart, health_html, read_health
 from manager.admin.measures import MOST_MOMENTS, Moment
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.recorder import retention
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import CallLog
+from lm_tools_bridge.recorder.call_log import CallLog, Filter
 from lm_tools_bridge.recorder.database import open_to_write
 from lm_tools_bridge.recorder.rows import session_digest
 from lm_tools_bridge.recorder.statistics import percentile, tool_figures

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lm_tools_bridge.recorder import retention
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import Contents
+from lm_tools_bridge.recorder.call_log import Contents, Filter
 from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, set_rule
 from lm_tools_bridge.recorder.database import open_to_write
 from manager.call_observer import CallDetails

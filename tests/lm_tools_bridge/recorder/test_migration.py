@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from lm_tools_bridge.recorder import database as opening
-from lm_tools_bridge.recorder import tables
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import CallLog
+from lm_tools_bridge.recorder.call_log import CallLog, Filter
 from support.recorded_calls import ended, file, log_of, recorder
 
 OLDEST = Path(__file__).with_name("calls-schema-1.sql")
@@ -52,8 +50,9 @@ def test_a_database_of_the_first_version_is_read_and_goes_on(oldest: Path) -> No
 def test_it_is_upgraded_by_the_next_schema_without_a_loss(
     oldest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version, upgrades = tables.SCHEMA_VERSION + 1, {**tables.UPGRADES, tables.SCHEMA_VERSION: NEXT}
-    monkeypatch.setattr(opening, "prepare", lambda base: tables.prepare(base, version, upgrades))
+    version, upgrades = opening.SCHEMA_VERSION + 1, {**opening.UPGRADES, opening.SCHEMA_VERSION: NEXT}
+    prepare = opening.prepare
+    monkeypatch.setattr(opening, "prepare", lambda base: prepare(base, version, upgrades))
     with closing(opening.open_to_write(file(oldest))) as database:
         assert database.execute("PRAGMA user_version").fetchone()[0] == version
         assert database.execute("SELECT count(*), count(note) FROM calls").fetchone() == (2, 0)

@@ -14,10 +14,8 @@ from msgspec.structs import replace
 
 from lm_tools_bridge.protocol.internal.call_reports import CallTiming
 from lm_tools_bridge.recorder import recorder as module
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import Call
-from lm_tools_bridge.recorder.database import open_to_write
-from lm_tools_bridge.recorder.tables import SCHEMA_VERSION, NewerFile, prepare
+from lm_tools_bridge.recorder.call_log import Call, Filter
+from lm_tools_bridge.recorder.database import SCHEMA_VERSION, NewerFile, open_to_write, prepare
 from manager.call_observer import CallDetails
 from support.recorded_calls import DAY_S, WALL, Clock, ended, file, log_of, recorder
 

@@ -14,8 +14,7 @@ import pytest_asyncio
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.internal.call_reports import CallTiming
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import Call, CallLog, Contents
+from lm_tools_bridge.recorder.call_log import Call, CallLog, Contents, Filter
 from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, set_rule
 from lm_tools_bridge.recorder.database import open_to_write
 from support.clients.askable_client import AskableClient

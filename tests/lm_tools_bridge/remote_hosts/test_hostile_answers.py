@@ -11,7 +11,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from lm_tools_bridge.remote_hosts import far_approvals, far_control
+from lm_tools_bridge.remote_hosts import far_approvals, link
 from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.line_failures import LineFailure
 from lm_tools_bridge.remote_hosts.link import Link
@@ -90,7 +90,7 @@ async def test_an_endless_answer_is_cut(hostile: Hostile, head: bytes) -> None:
     before = psutil.Process().memory_info().rss
     hostile.answer, hostile.is_endless = b"HTTP/1.1 200 OK\r\n" + head, True
     assert await hostile.asked() == "timeout"
-    assert psutil.Process().memory_info().rss - before < 3 * far_control.MAX_ANSWER
+    assert psutil.Process().memory_info().rss - before < 3 * link.MAX_ANSWER
     assert hostile.link.is_up
 
 
@@ -108,7 +108,7 @@ async def test_reports_of_calls_without_end_are_given_up(hostile: Hostile, begun
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):
             await far_approvals.FarApprovals(lambda _: None, heard, sleep=sleep).hear(hostile.link, line)
-    assert psutil.Process().memory_info().rss - before < 3 * far_control.MAX_ANSWER
+    assert psutil.Process().memory_info().rss - before < 3 * link.MAX_ANSWER
     assert heard.ids() == []
     assert hostile.link.is_up
 
@@ -131,7 +131,7 @@ async def test_an_answer_that_is_none_is_a_failure(hostile: Hostile, answer: byt
 async def test_an_answer_that_never_comes_is_given_up(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(far_control, "ANSWER_S", 0.3)
+    monkeypatch.setattr(link, "ANSWER_S", 0.3)
     hostile.answer, hostile.is_endless = b"", False
     assert await hostile.asked() == "timeout"
     assert hostile.link.is_up

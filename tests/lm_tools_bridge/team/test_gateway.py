@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
+from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.team import gateway
-from lm_tools_bridge.team.calls.remote_call import Head
+from lm_tools_bridge.team.calls.remote_call import TIMED_OUT, Head
 from lm_tools_bridge.team.gateway import Gateway
 from lm_tools_bridge.team.membership import Use
 from support.clients.stateless_requests import body_of, headers_of
@@ -150,3 +151,37 @@ async def test_what_is_not_carried_says_what_is(method: str) -> None:
         error = (await ask(method))["error"]
     assert error["code"] == -32601
     assert "Next step: use its tools" in error["message"]
+
+
+def error(refusal: Refusal) -> dict[str, object]:
+    said: dict[str, object] = json.loads(refusal.as_error(b"1"))["error"]
+    return said
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "delivered", "step"),
+    [
+        (gateway.unreachable("no route"), 47109, "no", "lmtb team status"),
+        (gateway.no_host("docs", "unknown"), 47109, "no", "lmtb team status"),
+        (gateway.no_host("docs", "not_accepted"), 47109, "no", "lmtb team use docs --host HOST"),
+        (gateway.no_host("docs", "full"), 47105, "no", "wait 2 s, then retry"),
+        (gateway.no_host("docs", "\x1b[31mhostile"), 47109, "no", "lmtb team status"),
+        (gateway.lost_answer("docs", TIMED_OUT), 47104, "unknown", ""),
+        (
+            gateway.lost_answer("docs", "its host stopped"),
+            47112,
+            "unknown",
+            "check whether the request took effect",
+        ),
+    ],
+)
+def test_every_refusal_says_whether_it_ran_and_what_to_do(
+    refusal: Refusal, code: int, delivered: str, step: str
+) -> None:
+    said = error(refusal)
+    data = said["data"]
+    assert isinstance(data, dict)
+    assert (said["code"], data["delivered"]) == (code, delivered)
+    assert data["nextStep"]
+    assert step in data["nextStep"]
+    assert "hostile" not in str(said)

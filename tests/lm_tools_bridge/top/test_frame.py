@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_tools_bridge.terminal.lines import plain
-from lm_tools_bridge.top.frame import frame
-from lm_tools_bridge.top.frame_views import views
+from lm_tools_bridge.top.frame import frame, views
 from lm_tools_bridge.top.sample import IDLE_S, Sample, Sampler, WorkspaceCalls
 from manager.client import ControlRefusal
 

@@ -10,7 +10,7 @@ import pytest
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.internal import call_reports as ended_task
 from lm_tools_bridge.protocol.internal.call_reports import MAX_REPORTED, EndedTask
-from lm_tools_bridge.recorder.call_filter import Filter
+from lm_tools_bridge.recorder.call_log import Filter
 from manager.call_observer import NO_OBSERVER, EndedCall
 from manager.supervision.lifeline import BURST, LONGEST_S, PER_S, TaskEnds, ended_call
 from support.recorded_calls import WALL, Clock, log_of, recorder

@@ -16,8 +16,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from lm_tools_bridge.protocol import headers, names
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import Call, CallLog
+from lm_tools_bridge.recorder.call_log import Call, CallLog, Filter
 from manager.client import Control
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events

@@ -18,15 +18,13 @@ from click.testing import CliRunner
 
 from lm_tools_bridge.protocol import names, trace_context
 from lm_tools_bridge.protocol import tasks_extension as tasks
-from lm_tools_bridge.recorder.call_filter import Filter
-from lm_tools_bridge.recorder.call_log import Call, CallLog
+from lm_tools_bridge.recorder.call_log import Call, CallLog, Filter
 from lm_tools_bridge.recorder.cli.calls import calls
 from lm_tools_bridge.recorder.cli.options import project_named, suggest_recorded
 from lm_tools_bridge.recorder.cli.record import record
 from lm_tools_bridge.recorder.cli.views import call_facts, call_line, call_row, call_table
-from lm_tools_bridge.recorder.database import open_to_write
+from lm_tools_bridge.recorder.database import SCHEMA_VERSION, open_to_write
 from lm_tools_bridge.recorder.server_output import output_during
-from lm_tools_bridge.recorder.tables import SCHEMA_VERSION
 from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.text.quantities import seconds_of
 from manager import exit_codes

@@ -11,8 +11,7 @@ import pytest
 from lm_tools_bridge.recorder.call_log import Call, Contents
 from lm_tools_bridge.recorder.page.call_fragments import call_page, no_such_call
 from lm_tools_bridge.recorder.page.fragments import calls_page, figures_page, outcome
-from lm_tools_bridge.recorder.page.lookups import FoundCall, FoundCalls, FoundFigures
-from lm_tools_bridge.recorder.page.query import CallQuery, read_query
+from lm_tools_bridge.recorder.page.lookups import CallQuery, FoundCall, FoundCalls, FoundFigures, read_query
 from lm_tools_bridge.recorder.server_output import OutputLine
 from lm_tools_bridge.recorder.statistics import ToolFigures
 from support.http.html_elements import HOSTILE, Elements

@@ -8,6 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from lm_tools_bridge.remote_hosts.tunnel.carrier import (
+    EXPECTED_S,
+    IDLE_BYTES,
+    IDLE_FRAMES,
     LINE_WINDOW,
     MAX_BACKLOG,
     MAX_STREAMS,
@@ -15,7 +18,6 @@ from lm_tools_bridge.remote_hosts.tunnel.carrier import (
     STREAM_WINDOW,
     Carrier,
 )
-from lm_tools_bridge.remote_hosts.tunnel.flood_guard import EXPECTED_S, IDLE_BYTES, IDLE_FRAMES
 from lm_tools_bridge.remote_hosts.tunnel.stream import StreamOwner, TunnelStream
 
 

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.protocol import jsonrpc, names
-from lm_tools_bridge.team.calls.exposed_lists import (
+from lm_tools_bridge.team.calls.exposure import (
     META_TEAM,
+    METHODS,
+    Scope,
     digest_of,
     exposed_answer,
     listed_tools,
     marked,
     next_cursor,
+    own_request,
 )
-from lm_tools_bridge.team.calls.exposure import METHODS, Scope, own_request
 
 READ_ONLY = Scope("workspace", "read-only")
 ALL = Scope("workspace", "all")

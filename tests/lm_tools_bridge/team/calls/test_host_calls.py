@@ -287,7 +287,7 @@ async def test_an_answer_waits_until_its_caller_has_room(host: Host) -> None:
 
 
 async def test_an_answer_that_never_ends_is_cut_off(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lm_tools_bridge.team.calls.answer_sender.MAX_ANSWER_BYTES", 10)
+    monkeypatch.setattr("lm_tools_bridge.team.calls.host_calls.MAX_ANSWER_BYTES", 10)
     host.workspace.chunks, host.workspace.content_type = [b"x" * 6] * 3, "text/event-stream"
     message = await host.call(**{parts.AT_ONCE: "1"})
     await until(lambda: not host.calls.gate.in_flight)

@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from lm_tools_bridge.editors.discovery_sockets import identity_of, sockets_for
+from lm_tools_bridge.editors.finder import identity_of, sockets_for
 
 Json = dict[str, Any]
 Call = Callable[[Json], Awaitable[Json]]

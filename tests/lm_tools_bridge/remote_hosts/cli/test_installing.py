@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.remote_hosts.cli import own_wheel
+from lm_tools_bridge.remote_hosts.cli import installing
 from lm_tools_bridge.terminal.command_line import Failure
 
 INFO = "lm_tools_bridge-1.2.dist-info"
@@ -47,7 +47,7 @@ def installed(tmp_path: Path) -> PathDistribution:
 def test_an_installation_becomes_the_wheel_that_it_came_from(
     tmp_path: Path, installed: PathDistribution
 ) -> None:
-    wheel = own_wheel._pack(installed, tmp_path)
+    wheel = installing._pack(installed, tmp_path)
     assert wheel.name == "lm_tools_bridge-1.2-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
@@ -61,12 +61,12 @@ def test_an_installation_becomes_the_wheel_that_it_came_from(
 
 
 def test_nothing_of_this_machine_is_in_the_wheel(tmp_path: Path, installed: PathDistribution) -> None:
-    content = own_wheel._pack(installed, tmp_path).read_bytes()
+    content = installing._pack(installed, tmp_path).read_bytes()
     assert b"/home/ada" not in content
     assert b"/venv" not in content
 
 
 def test_sources_that_cannot_be_built_are_told_with_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="cannot be built") as failure:
-        own_wheel._build(tmp_path / "none", tmp_path)
+        installing._build(tmp_path / "none", tmp_path)
     assert "--wheels" in str(failure.value.next_step)

@@ -14,8 +14,16 @@ import msgspec
 from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.recorder.cli.calls import existing
 from lm_tools_bridge.recorder.cli.options import CallNumber, open_log, user_settings
-from lm_tools_bridge.recorder.replay.recording import CONTENTS_STEP, RecordedCall, read_file, recorded_call
-from lm_tools_bridge.recorder.replay.sender import Plan, Replayed, renamed, send
+from lm_tools_bridge.recorder.replay import (
+    CONTENTS_STEP,
+    Plan,
+    RecordedCall,
+    Replayed,
+    read_file,
+    recorded_call,
+    renamed,
+    send,
+)
 from lm_tools_bridge.terminal.command_line import Failure, confirm, is_json, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.text.printable import printable

@@ -1,24 +1,111 @@
-"""Sends recorded calls to an MCP server, with the client of the official SDK, which speaks every revision."""
+"""Reads the calls to replay, and sends them to an MCP server.
+
+They come from the recorder's database or from a file of `lmtb calls export`. The client of the official SDK
+sends them, because it speaks every revision.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from lm_tools_bridge.machine.proved_server import require_own_server
-from lm_tools_bridge.recorder.replay.comparison import Difference, differences
-from lm_tools_bridge.recorder.replay.recording import RecordedCall
+from lm_tools_bridge.protocol import names
+from lm_tools_bridge.recorder.call_log import Call, Contents
+from lm_tools_bridge.recorder.result_comparison import Difference, differences
 from lm_tools_bridge.terminal.command_line import Failure
-from lm_tools_bridge.text.redaction import Redactor
+from lm_tools_bridge.text.redaction import HIDDEN, Redactor
+from manager.call_observer import GOES_ON, TASK
 
 if TYPE_CHECKING:
     import httpx2
     from mcp import Client
+
+CONTENTS_STEP: Final = "record contents first (lmtb record on --contents), and let the agent call it again"
+
+
+class RecordedCall(msgspec.Struct, frozen=True):
+    """A call that can be sent again.
+
+    Attributes:
+        name: how it is called in messages: its id, or its line in the file.
+        result: its result; None if that was not recorded as a whole.
+        problem: why it cannot be sent again; None if it can.
+    """
+
+    name: str
+    tool: str
+    project: str | None
+    arguments: dict[str, Any]
+    result: Any = None
+    problem: str | None = None
+
+
+def recorded_call(name: str, call: Call, contents: Contents | None) -> RecordedCall:
+    """A call of the database with its contents."""
+    tool, project = call.tool or "", call.project
+    if call.method != "tools/call" or not tool:
+        return RecordedCall(name, call.method, project, {}, problem="it is no call of a tool")
+    if contents is None or contents.arguments is None:
+        return RecordedCall(name, tool, project, {}, problem="its arguments were not recorded")
+    arguments = _parsed(contents.arguments)
+    if not isinstance(arguments, dict):
+        return RecordedCall(name, tool, project, {}, problem="its arguments were recorded only in part")
+    if HIDDEN in contents.arguments:
+        return RecordedCall(name, tool, project, arguments, problem="secrets in its arguments were hidden")
+    is_known = not contents.is_cut and contents.result is not None and call.outcome != TASK
+    result = _parsed(contents.result or "") if is_known else None
+    return RecordedCall(name, tool, project, arguments, result)
+
+
+def read_file(file: Path) -> list[RecordedCall]:
+    """The calls of tools in an exported file.
+
+    Raises:
+        Failure: it cannot be read, or has no such calls.
+    """
+    try:
+        calls = list(_calls_in(file.read_text("utf-8").splitlines(), file.name))
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        step = "make it with: lmtb calls export --contents -o FILE"
+        raise Failure(
+            f"{file} is no file of recorded calls: {error}", step, reason="unusable_file"
+        ) from error
+    if not calls:
+        raise Failure(f"{file} has no recorded calls", "make it with: lmtb calls export --contents -o FILE")
+    return calls
+
+
+def _calls_in(lines: Iterable[str], file: str) -> Iterator[RecordedCall]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        members = json.loads(line)
+        held = members.pop("contents", None)
+        contents = None if held is None else msgspec.convert(held, Contents)
+        call = msgspec.convert(members, Call)
+        if call.method == "tools/call" and call.outcome not in GOES_ON and not _is_own(call):
+            yield recorded_call(f"{file}:{number}", call, contents)
+
+
+def _is_own(call: Call) -> bool:
+    """Whether it is a call of a tool of the manager, which depends on its session."""
+    return call.tool in names.MANAGER_TOOL_NAMES
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
 
 CALL_S: Final = 660.0
 """Longest time for one call; tools that run longer are cut off."""

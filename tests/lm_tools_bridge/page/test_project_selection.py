@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from lm_tools_bridge.page import project_fragments as fragments
-from lm_tools_bridge.page.project_questions import Projects
+from lm_tools_bridge.page.project_selection import Projects
 from manager.admin.control.control_plane import ControlPlane
 from manager.admin.control.project_command import ServerCommand
 from support.clients.page_client import opened, posted

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.recorder.replay.comparison import Difference, differences
+from lm_tools_bridge.recorder.result_comparison import Difference, differences
 
 
 def text(value: str) -> dict[str, Any]:

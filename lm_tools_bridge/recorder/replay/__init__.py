@@ -1,1 +1,0 @@
-"""`lmtb replay`: sends recorded calls again, and compares the results structurally."""

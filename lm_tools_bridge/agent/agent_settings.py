@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from lm_tools_bridge.protocol.names import USUAL_PORT
+
 KINDS: Final = ("ollama", "openai", "azure", "anthropic", "gemini")
 """The dialects of model servers."""
 KNOWN_PROVIDERS: Final = (*KINDS, "mistral", "openrouter")
@@ -74,7 +76,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             pattern="^https?://",
             description="Address of the manager's MCP endpoint; by default at your http_port.",
         ),
-    ] = "http://127.0.0.1:47100/mcp"
+    ] = f"http://127.0.0.1:{USUAL_PORT}/mcp"
     stream: Annotated[bool, Meta(description="Show replies while they arrive.")] = True
     key_sources: Annotated[
         tuple[Literal["environment", "dotenv", "store"], ...],

@@ -119,6 +119,7 @@ MOST_PER_HOUR: Final = 20
 FOR_APPROVALS: Final = 5
 """How many of them only calls that wait for approval may use."""
 HOUR_S: Final = 3600.0
+"""The hour of `MOST_PER_HOUR`, in seconds."""
 REMEMBERED_S: Final = 1800.0
 """How long a thing that no longer waits is remembered, so that one which comes and goes is told once."""
 MOST_LINES: Final = 4

@@ -45,6 +45,7 @@ from lm_tools_bridge.client_setup.played_client import (
 )
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.protocol.internal.client_traits import namespace_of
+from lm_tools_bridge.protocol.names import USUAL_PORT
 from lm_tools_bridge.terminal.command_line import Failure
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.output.manager_access import current_folder
@@ -60,7 +61,7 @@ from manager.status_reading import objects
 PATIENCE_S: Final = 10.0
 """Longest wait for one answer; some clients wait a minute."""
 _INSPECT_S: Final = 30.0
-_USUAL_PORT: Final = 47100
+"""The project's server may have to start for the answer, which may take 30 s (`start_timeout_s`)."""
 
 
 def clients(situation: Situation) -> Iterator[Finding]:
@@ -173,7 +174,7 @@ def _of_allowed(configuration: ClientConfiguration, place: Place) -> ClientConfi
 
 def _wanted(client: Client, entry: Configured, port: int | None, path: str | None) -> Entry:
     """The entry that we write today; another program of ours that is there is as good."""
-    new_entry = client.entry(Endpoint(port or entry.port or _USUAL_PORT, program()))
+    new_entry = client.entry(Endpoint(port or entry.port or USUAL_PORT, program()))
     present = program_of(entry)
     if present is None or "command" not in new_entry or shutil.which(present, path=path) is None:
         return new_entry

@@ -21,6 +21,7 @@ from lm_tools_bridge.client_setup.editing.file_access import FileState
 from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
 from lm_tools_bridge.client_setup.entries import address_of, flat
 from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
+from lm_tools_bridge.protocol.names import USUAL_PORT
 
 _GEMINI_FILE: Final = "trustedFolders.json"
 _COMMENTS: Final = Dialect(comments=True)
@@ -190,9 +191,6 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
-_USUAL_PORT: Final = 47100
-
-
 @dataclass(frozen=True, slots=True)
 class Configured:
     """An entry that leads to a manager, as its client uses it.
@@ -310,7 +308,7 @@ def _concerns(entry: Configured, port: int | None) -> bool:
     """Whether an entry has our name or leads to us, and not to another server at `/mcp` of this machine."""
     return entry.name == ENTRY_NAME or (
         entry.is_ours
-        and (entry.address is None or entry.port in {port, _USUAL_PORT} or "cwd=" in entry.address)
+        and (entry.address is None or entry.port in {port, USUAL_PORT} or "cwd=" in entry.address)
     )
 
 

@@ -68,6 +68,7 @@ INTRODUCTIONS: Final[Mapping[str, Introduction]] = {
 """By the id of `lm_tools_bridge/client_setup/clients.py`."""
 
 MAX_PAGES: Final = 100
+"""Pages of a list after which the check gives up: a list without an end must not keep it for ever."""
 _IN_URLS: Final = "%!$&'()*+,;=:@/?"
 
 

@@ -27,6 +27,7 @@ from lm_tools_bridge.client_setup.entries import Endpoint, Entry
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.private_files import LockTimeout, UnsafePathError
+from lm_tools_bridge.protocol.names import USUAL_PORT
 from manager.configuration.paths import Paths
 
 
@@ -230,7 +231,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-_ANY: Final = Endpoint(47100, "lmtb")
+_ANY: Final = Endpoint(USUAL_PORT, "lmtb")
 """An entry of any port is removed, so that this one does not matter."""
 
 

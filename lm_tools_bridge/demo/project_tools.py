@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lm_tools_bridge.demo.sandbox import Sandbox
 
 SHELL_S: Final = 30.0
+"""A server that was just trusted may take 30 s to start (`start_timeout_s`)."""
 QUESTION: Final = "[y/N]"
 _LOGBOOK: Final = '''
 from mcp.server import MCPServer

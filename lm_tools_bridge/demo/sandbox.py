@@ -24,13 +24,11 @@ from lm_tools_bridge.machine.process_ending import read_variables
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 
-PATIENCE_S: Final = 30.0
-
 
 def answer_at_terminal(command: list[str], environ: dict[str, str], question: str, answer: str) -> str:
     """Run a program at its own pseudo-terminal, answer its question, and return its output.
 
-    Raises TimeoutError if it does not end within `PATIENCE_S` seconds.
+    Raises TimeoutError if it does not end within `START_S` seconds.
     """
     ours, theirs = os.openpty()
     program = subprocess.Popen(
@@ -39,12 +37,12 @@ def answer_at_terminal(command: list[str], environ: dict[str, str], question: st
     os.close(theirs)
     try:
         printed, has_answered = b"", False
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             ready, _, _ = select.select([ours], [], [], 0.5)
             chunk = _read_terminal(ours) if ready else None
             if chunk == b"" or (chunk is None and program.poll() is not None):
-                program.wait(PATIENCE_S)
+                program.wait(START_S)
                 return printed.decode("utf-8", "replace").replace("\r\n", "\n").strip()
             printed += chunk or b""
             if not has_answered and question.encode() in printed:
@@ -65,8 +63,13 @@ def _read_terminal(descriptor: int) -> bytes:
 
 
 START_S: Final = 30.0
+"""A manager starts within a second on a quiet machine; a slow one gets much longer, since a failure ends the
+demo. A verb may wait as long for a server (`start_timeout_s`)."""
 STOP_S: Final = 40.0
+"""A manager that stops gives calls in flight 30 s, and then ends its servers."""
 _RETRY_S: Final = 0.02
+"""Between two attempts to reach the manager that starts: short beside the start, so that the demo does not
+wait."""
 _INHERITED_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 _PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
     "harbour": {

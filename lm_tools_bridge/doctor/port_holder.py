@@ -17,10 +17,13 @@ from typing import Any, Final
 from lm_tools_bridge.text.printable import printable
 
 ANSWER_S: Final = 1.0
+"""Programs on this machine answer in milliseconds; one that does not speak HTTP may keep silent, and is asked
+for several paths."""
 MAX_ANSWER: Final = 512 * 1024
-MAX_NAMED: Final = 3
-MAX_FOLDER: Final = 200
-MAX_VERSION: Final = 40
+"""A status grows by kilobytes with each workspace. What a stranger sends beyond this is not read."""
+MAX_NAMED: Final = 3  # folders: the finding stays one line
+MAX_FOLDER: Final = 200  # characters, from a stranger; a longer path would fill the terminal
+MAX_VERSION: Final = 40  # characters, from a stranger; versions have about ten
 _MANAGER: Final = (
     'set "lmToolsBridge.manager.httpPort" to another port in the settings of VS Code, and reload its windows.'
     " Their tools are found without that manager"

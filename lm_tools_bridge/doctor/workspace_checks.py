@@ -16,11 +16,13 @@ from manager.routing.workspace.resolution import unexpanded
 from manager.status_reading import merged_workspaces, objects, source_problems
 from manager.supervision.process import tail
 
-_LAST_LINES: Final = 5
+_LAST_LINES: Final = 5  # of a server's log: an exception's last lines say what it was; `lmtb log` shows all
 _MAX_LOOKED_AT: Final = 5
 """Workspaces whose languages are looked at; each takes about a second."""
-_MAX_NAMED: Final = 5
+_MAX_NAMED: Final = 5  # unhealthy servers in one line; `lmtb servers` lists all
 _LOOK_S: Final = 10.0
+"""Starts a Python process for the project, in about a second. With `_MAX_LOOKED_AT`, servers that hang cost a
+minute at most."""
 _FAILING: Final = frozenset({"unhealthy", "crash_looping"})
 _WORKSPACE_ID: Final = re.compile(r"[a-z0-9-]{1,64}")
 

@@ -33,7 +33,9 @@ PREFIX_VARIABLE: Final = "LM_TOOLS_BRIDGE_DISCOVERY_PIPE_PREFIX"
 MAX_ADDRESS: Final = 107
 """Bytes that the path of a socket may have on Linux."""
 MAX_LEVELS: Final = 32
+"""Folders above the project, each of which is read. Projects lie about ten deep."""
 MAX_FILES: Final = 16
+"""Each `*.code-workspace` file of a folder costs a look for its socket; folders have one or two."""
 _DEFAULT: Final = "/tmp"  # noqa: S108  where Node.js looks; its owner is checked
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -85,11 +87,14 @@ def _temporary_folder(environ: Mapping[str, str]) -> Path:
 
 
 FIRST_PORT: Final = 48123
+"""The first port of the extension (`lmToolsBridge.server.port`), unless its user chose another one."""
 PORTS: Final = 50
 """How many ports, from its first one, a window tries before it gives up."""
 HEALTH: Final = "/mcp/health"
 MAX_HEALTH: Final = 512 * 1024
+"""The answer describes the folders and tools of a window; that of a stranger is not read further."""
 MAX_LINE: Final = 64 * 1024
+"""An advertisement has an identity and a port, less than two kilobytes."""
 ANSWER_S: Final = 1.0
 """Seconds that one window may take to answer, however it spreads its bytes."""
 MAX_ASKED: Final = 16

@@ -11,6 +11,8 @@ import msgspec
 TOOL: Final = "lm_getDiagnostics"
 SEVERITIES: Final = ("error", "warning", "information", "hint")
 MAX_RESULTS: Final = 2000
+"""A project in the middle of a change may have tens of thousands, which no model reads; each has some 300
+bytes."""
 MAX_NAMED: Final = 50
 """Files that are named in one question; with more, all files are asked about."""
 

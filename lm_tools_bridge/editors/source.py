@@ -40,10 +40,13 @@ from workspace_server.tool import SourceOfferings, Tool
 
 NAME: Final = "vscode"
 CALL_WAIT_S: Final = 4.5
+"""How long a call waits for a session that is being opened, as for remote servers."""
 PROBLEMS_S: Final = 10.0
 """How long the window may take to say which problems it shows."""
 HANDSHAKE_S: Final = 10.0
+"""A window that still starts its extensions answers within seconds; a call does not wait for it that long."""
 MAX_WITHDRAWN: Final = 1000
+"""Windows that come and go could add new names for ever."""
 
 
 class EditorSource(McpSource):

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-MAX_FOLDERS: Final = 64
-MAX_PATH: Final = 4096
-_PROTOCOL: Final = 1
+from lm_tools_bridge.protocol.internal.registration import MAX_FOLDERS, MAX_PATH
+
+_PROTOCOL: Final = 1  # the version of discovery that windows speak
 RealPath = Callable[[str], Path]
 
 

@@ -24,8 +24,10 @@ from workspace_server.tool import RpcError
 PLACES: Final = ("lm-tools://schema/", "lm-tools://tool/")
 """Where windows have the schema of a tool: up to version 1.0.139 of the extension, and after."""
 AT_ONCE: Final = 8
+"""Schemas that are asked for together. A window answers all requests in one thread, which others wait for."""
 SCHEMA_S: Final = 5.0
-MAX_SCHEMA: Final = 256 * 1024
+"""A window that is busy answers within seconds; without its schema, a tool keeps that of the list."""
+MAX_SCHEMA: Final = 256 * 1024  # characters; the schema of a tool has a few thousand
 
 
 class WindowSession(Session):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http
 import http.client
 import socket
 from collections.abc import Iterator
@@ -24,14 +25,16 @@ from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.rpc.transport import RequestFailed, ResponseStreamMessage
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
+"""A screenshot or a large file as base64 fits, as in the answers of remote servers."""
 CONNECT_S: Final = 2.0
+"""A listener on this machine accepts at once; one that does not is a window that hangs."""
 AT_ONCE: Final = 32
 """Calls that run in a window at once; more wait."""
 NOTIFICATION_S: Final = 2.0
-CHUNK: Final = 64 * 1024
+"""A window answers notifications at once; one that hangs must not hold up the requests that follow."""
+CHUNK: Final = 64 * 1024  # bytes of an event stream, as many as a socket's buffer gives at once
 _QUEUED: Final = 16
-_ACCEPTED: Final = 202
-_OK: Final = 200
+"""Messages that wait to be taken; more wait in the sockets, so that a window cannot fill memory."""
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 _Received = ResponseStreamMessage | RequestFailed | bytes
@@ -153,9 +156,9 @@ class WindowTransport:
             return HttpFailure("too_large", f"answered with more than {MAX_MESSAGE // 2**20} MiB", "unknown")
 
     def _read(self, response: http.client.HTTPResponse, number: int | None) -> HttpFailure | None:
-        if response.status == _ACCEPTED or number is None:
+        if response.status == http.HTTPStatus.ACCEPTED or number is None:
             return None
-        if response.status != _OK:
+        if response.status != http.HTTPStatus.OK:
             text = f"answered with HTTP {response.status}"
             return HttpFailure("rejected", text, status=response.status)
         for body in _messages(response):

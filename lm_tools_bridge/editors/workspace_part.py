@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from lm_tools_bridge.protocol.internal.registration import MAX_PORT
 from workspace_server.config.feature_settings import FileTables, read_enabled
 from workspace_server.config.formats.fields import Fields
 from workspace_server.source import Source
@@ -16,7 +17,6 @@ SHARED: Final = "editor"
 """The name by which other features find the source of windows."""
 _FIRST_PORT: Final = 48123
 """The first port on which the extension serves, unless its settings say otherwise."""
-_MAX_PORT: Final = 65_535
 
 
 class EditorsTable(NamedTuple):
@@ -71,9 +71,9 @@ def _read_port(fields: Fields, tables: FileTables) -> int | None:
     if "port" not in fields.left:
         return None
     value = fields.take("port")
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_PORT:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_PORT:
         return value
-    message = f'"editors.port" must be a whole number from 1 to {_MAX_PORT}; it is ignored'
+    message = f'"editors.port" must be a whole number from 1 to {MAX_PORT}; it is ignored'
     tables.context.notes.warn("CONFIG_INVALID_VALUE", message, key="port")
     return None
 

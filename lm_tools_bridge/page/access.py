@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 TICKET_S: Final = 60.0
+"""`lmtb ui` opens the browser at once; one that has to start may need half a minute. A ticket in the history
+of a shell or browser is soon worth nothing."""
 SESSION_S: Final = 12 * 3600.0
+"""A working day: a person signs in once, and a browser that is left open overnight may not act."""
 IDLE_S: Final = 2 * 3600.0
-MOST_TICKETS: Final = 16
-MOST_SESSIONS: Final = 16
+"""Longer than a meeting or lunch, after which a person goes on in the same page."""
+MOST_TICKETS: Final = 16  # a loop of `lmtb ui` replaces the oldest ticket, and fills no memory
+MOST_SESSIONS: Final = 16  # a person has a few browsers; one more ends the oldest session
 MAX_BROWSER: Final = 200
 """Longest name of a browser that is shown, in characters."""
 _SECRET_LENGTH: Final = 128

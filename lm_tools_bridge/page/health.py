@@ -13,6 +13,7 @@ from lm_tools_bridge.text.quantities import latency, size
 from manager.admin.measures import EVERY_S, MOST_MOMENTS, Moment
 from manager.status_reading import objects
 
+# Units of the drawing, which is stretched to its place: a moment is two wide, so that a peak stays a line.
 _STEP: Final = 2
 _WIDTH: Final = (MOST_MOMENTS - 1) * _STEP
 _HEIGHT: Final = 30

@@ -64,6 +64,7 @@ def _next(before: _Look | None, pid: object, used_s: float, now: float) -> _Look
 
 
 EVERY_S: Final = 1.0
+"""Figures that change faster cannot be read."""
 QUIET_S: Final = 20.0
 """Longest time without an item; an empty one then shows whether the connection still works."""
 MOST_PAGES: Final = 32

@@ -19,7 +19,7 @@ _ANSWERS: Final = (
     ("Deny", "deny"),
 )
 """Labels of buttons, and what they answer."""
-_LAST_WORDS: Final = 3
+_LAST_WORDS: Final = 3  # enough for the last line of a traceback and what led to it
 _URGENCY: Final = (Tone.BAD, Tone.WARN, Tone.BUSY, Tone.GOOD, Tone.OFF)
 
 

@@ -22,7 +22,7 @@ from lm_tools_bridge.page.project_selection import ProjectView, Waiting
 from lm_tools_bridge.protocol.internal.source_states import DOWN
 from manager.status_reading import VISIBILITIES, first_sentence, listing, source_step
 
-_STDERR_LINES: Final = 10
+_STDERR_LINES: Final = 10  # a short traceback; the whole output is in the log
 _DECISIONS: Final = {"allow": "Allow", "ask": "Ask", "deny": "Deny"}
 _LISTINGS: Final = {
     "native": "List",

@@ -11,8 +11,7 @@ from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.services import Services
 from manager.routing.workspace.remote_address import may_be_remote
-from manager.status_reading import TRUST_PENDING, json_object, merged_workspaces, objects
-from manager.status_reading import context_cost
+from manager.status_reading import TRUST_PENDING, context_cost, json_object, merged_workspaces, objects
 
 MOST_TOOLS: Final = 500
 """Most tools on the page; `lmtb tools --all` shows all."""

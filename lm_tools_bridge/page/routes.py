@@ -37,7 +37,9 @@ POLICY: Final = (
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 MAX_BODY: Final = 16 * 1024
+"""An action names a project, a tool and a few choices: a path has at most 4 KiB."""
 BODY_S: Final = 10.0
+"""A browser on this machine sends its few bytes at once; one that stalls must not hold its connection."""
 PROOF_HEADER: Final = "X-Page-Proof"
 FOR_ANYONE: Final = frozenset(
     {

@@ -23,6 +23,7 @@ ADDRESS_S: Final = 60.0
 MOST: Final = 8
 """Most sign-ins that wait for their persons; one more ends the oldest."""
 MAX_OUTPUT: Final = 64 * 1024
+"""The command writes one line with an address, or an error of a few lines."""
 
 
 class SignInPage(NamedTuple):

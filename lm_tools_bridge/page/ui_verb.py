@@ -21,7 +21,7 @@ _COLUMNS: Final = (
     Column("LAST ACTION", Kind.AGO),
     Column("BROWSER"),
 )
-_ALL: Final = -1
+_ALL: Final = -1  # no session has this number
 
 
 @click.command()

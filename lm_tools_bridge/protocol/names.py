@@ -11,6 +11,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+USUAL_PORT: Final = 47100
+"""The manager's port, unless its user configured another one."""
+
 
 class Era(Enum):
     """The family of MCP revisions that a message belongs to."""

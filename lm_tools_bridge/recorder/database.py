@@ -18,6 +18,8 @@ from typing import Final
 from lm_tools_bridge.machine.private_files import make_private
 
 SCHEMA_VERSION: Final = 2
+"""In the file's `user_version`; `UPGRADES` has a step from each older one. A change of the tables adds one.
+"""
 SLOW_US: Final = 1_000_000
 """Microseconds from which a call counts as slow in `blocks`."""
 BLOCK: Final = 1024

@@ -27,6 +27,7 @@ from manager.configuration.budgets import MAX_UNRECORDED_CALLS
 from manager.logs.log import logger
 
 FLUSH_S: Final = 0.5
+"""Two transactions a second cost little whatever the number of calls, and so much is lost by a crash."""
 WRITE_NOW_S: Final = 1.0
 """Longest a reader waits for what has just ended: a slow disk must not stop it from showing the rest."""
 SWEEP_S: Final = 60.0

@@ -110,6 +110,7 @@ def _parsed(text: str) -> Any:
 CALL_S: Final = 660.0
 """Longest time for one call; tools that run longer are cut off."""
 _MOST_PAGES: Final = 100
+"""Pages of a list of tools: a server whose list has no end must not keep the replay for ever."""
 
 
 class Replayed(msgspec.Struct, rename="camel"):

@@ -11,7 +11,7 @@ import msgspec
 
 MOST_LINES: Final = 12
 """Lines of a text's difference that are shown."""
-MOST_TEXT: Final = 120
+MOST_TEXT: Final = 120  # characters: a value stays on one or two lines of a terminal
 _NOT_COMPARED: Final = frozenset({"_meta", "resultType"})
 """Members of a result that say how it travelled, not what it is."""
 _ABSENT: Final = object()

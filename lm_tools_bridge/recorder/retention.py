@@ -8,6 +8,7 @@ from typing import Final
 from lm_tools_bridge.recorder.database import BLOCK, ID_RANGE
 
 DAY_S: Final = 86_400.0
+"""Settings say days."""
 NOTHING_EXPIRES_S: Final = 600.0
 """Seconds after the start in which nothing expires by age: a clock that was wrong at boot is set by then."""
 _SPARE: Final = 0.9

@@ -40,7 +40,7 @@ BURST: Final = 1000.0
 """Calls that may have a row each at once."""
 UNUSUAL: Final = 125
 """Failures, slow calls and calls with details that always may have a row in one batch."""
-_SLOW_S: Final = 1.0
+_SLOW_S: Final = SLOW_US / 1e6  # what searches for slow calls find
 
 
 def allowance(rate: float, now: float) -> TokenBucket:
@@ -117,6 +117,7 @@ class Labels:
     """
 
     MOST: Final = 4096
+    """A label is a client, a project and a tool, some hundred bytes. What is forgotten costs a query."""
 
     def __init__(self, sources: SourcesOf = lambda _: ()) -> None:
         """`sources` tells the sources of a workspace, where a label does not name one."""

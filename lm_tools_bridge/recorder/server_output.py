@@ -18,7 +18,7 @@ from lm_tools_bridge.recorder.call_log import Call
 
 AFTER_MS: Final = 100
 """Milliseconds after the end of a call in which its lines may still arrive."""
-MOST_LINES: Final = 100
+MOST_LINES: Final = 100  # lines: what a person reads of one call; a chatty server writes thousands
 _READ: Final = 8 * 1024 * 1024
 
 

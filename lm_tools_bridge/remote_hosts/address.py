@@ -32,7 +32,7 @@ _PLAIN: Final[Mapping[Scheme, re.Pattern[str]]] = {
 }
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,63}")
-_MAX_PORT: Final = 65535
+_MAX_PORT: Final = 65535  # TCP ports have 16 bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TARGET: Final = "/approvals/changes"
 MAX_EVENT: Final = 1024 * 1024
+"""A report has a line for each waiting call; a host that sends more would only fill memory."""
 MOST_CALLS: Final = 32
 """Calls of one host that are known."""
 LONGEST_S: Final = 24 * 3600.0
@@ -36,6 +37,7 @@ PAUSE_S: Final = 0.2
 MOST_CPU: Final = 0.05
 """Largest share of a processor that reports of one host may take; they become rarer instead."""
 RETRY_S: Final = 2.0
+"""A manager that restarts is back by then, and one that answers with errors costs next to nothing."""
 _ID: Final = re.compile(r"[a-z0-9]{8,64}")
 
 

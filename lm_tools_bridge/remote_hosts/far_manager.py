@@ -23,6 +23,7 @@ from manager.upstream.failures import UpstreamFailure
 MAX_ID: Final = 64
 """Longest id of a workspace, in characters, that another host may name."""
 MAX_RETRY_MS: Final = 600_000
+"""Ten minutes: another host must not make callers wait for ever."""
 _CAUSE: Final = re.compile(r"[a-z_]{1,40}")
 """A cause as this program names them: no sentence."""
 

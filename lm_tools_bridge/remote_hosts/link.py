@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from lm_tools_bridge.remote_hosts.tunnel.near_end import NearEnd
 
 ANSWER_S: Final = 40.0
+"""The manager there may have to start a project's server for its answer, which may take 30 s."""
 MAX_ANSWER: Final = 16 * 1024 * 1024
+"""Twice the memory of this is used while an answer is decoded; a project's lists stay far below."""
 HOST_FIELD: Final = ("localhost", 0)
 """What requests over a line say for `Host`: nobody's address (`AdmissionRules.for_managers`)."""
 
@@ -85,6 +87,7 @@ class FarControl:
 
 
 PING_S: Final = 15.0
+"""Two pings and more fit into `DEAD_S`, so that one lost answer does not cut a line."""
 DEAD_S: Final = 40.0
 """Silence after which the line counts as cut: two pings and more are not answered."""
 STEADY_S: Final = 30.0

@@ -25,6 +25,7 @@ from manager.supervision.workspace import Workspace
 VALID_S: Final = 60.0
 """How long the project of a folder is known without asking its host again."""
 MAX_CACHED: Final = 1024
+"""Clients may name any number of folders; one takes a few hundred bytes."""
 
 
 class RemoteWorkspaces:

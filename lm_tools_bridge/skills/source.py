@@ -83,6 +83,7 @@ def _add_folders(folder: str, children: dict[str, dict[str, Mapping[str, Any]]])
 CHECK_S: Final = 5.0
 """Longest time that a request waits for a check of the files; then the last result is used."""
 _TRIES: Final = 2
+"""The second time after a new check of the files: a skill may have changed since they were looked at."""
 _NO_TOOLS: Final[tuple[Tool, ...]] = ()
 
 

@@ -19,7 +19,7 @@ from lm_tools_bridge.team.membership import Membership
 from lm_tools_bridge.team.names import inbox_prefix
 from manager.logs.log import logger
 
-_MOST: Final = 300
+_MOST: Final = 300  # characters: an error of TLS may contain a whole certificate
 PLAIN_TEXT: Final = (
     "the server offers no TLS, which was asked for; nothing was sent. Somebody between may strip it: "
     "ask who runs the server"
@@ -68,10 +68,13 @@ def _certificate(error: ssl.SSLCertVerificationError) -> str:
 
 
 CONNECT_S: Final = 5
+"""The servers are tried one after the other; one behind a firewall may not answer at all."""
 PING_S: Final = 10
 """Seconds between pings; a server that misses two is given up."""
 RECONNECT_S: Final = 1.0
+"""To this, chance adds up to as much: members of a server that restarts do not come all at once."""
 PENDING_BYTES: Final = 8 * 1024 * 1024
+"""Four answers with full windows (`WINDOW` parts) may wait to be sent; the 2 MiB of nats-py hold one."""
 Callback = Callable[[], Awaitable[None]]
 
 

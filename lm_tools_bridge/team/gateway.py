@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 from lm_tools_bridge.protocol import jsonrpc, names, sse
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.team.calls.caller import Calls, NoHost
-from lm_tools_bridge.team.calls.exposure import METHODS, ListedTool, listed_tools, marked, parameter
+from lm_tools_bridge.team.calls.exposure import (
+    MAX_LIST_BYTES,
+    METHODS,
+    ListedTool,
+    listed_tools,
+    marked,
+    parameter,
+)
 from lm_tools_bridge.team.calls.remote_call import TIMED_OUT, AnswerLost, Head, RemoteCall, Unknown
 from lm_tools_bridge.team.membership import Use
 from manager.admin.control.control_messages import read_body
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 _STATUS: Final = "look at the team with: lmtb team status"
 _BUSY: Final = frozenset({"full", "busy", "too_many", "draining"})
 _RETRY_MS: Final = 2000
+"""As long as hosts have to accept a call (`ACCEPT_S`): sooner, the same ones would be asked again."""
 _LACKS: Final[Mapping[str, str]] = {
     "unknown": "no host of the team offers it now",
     "not_accepted": "the hosts that offer it now are not accepted",
@@ -79,17 +87,19 @@ def lost_answer(offer: str, reason: str) -> Refusal:
 
 
 BODY_S: Final = 30.0
+"""As for all bodies on the port (`Limits.body_s`)."""
 CALL_S: Final = 600.0
 """Seconds that a call may take; the workspace's own limits for its servers are usually shorter."""
 LIST_S: Final = 30.0
+"""The host may have to start the server of the offer, which may take 30 s."""
 READY_S: Final = 3.0
 """Seconds that a call waits for the connection to the team."""
 _TYPES: Final = ("application/json", "text/event-stream")
-MAX_LIST_BYTES: Final = 16 * 1024 * 1024
-"""Of the answer to a list; lists are read whole, and marked."""
 _MOST_TOOLS: Final = 20_000
 """Tools of one host that are remembered, whatever number it lists."""
 _MOST_HOSTS: Final = 256
+"""Pairs of an offer and a host whose repeatable tools are known. Calls of a forgotten one run at one host
+alone until it is listed again."""
 _AT_ONCE_BYTES: Final = 256 * 1024
 """Of a list that is read without a thread of its own."""
 

@@ -15,6 +15,7 @@ from lm_tools_bridge.team.registry.entry import Kind, Policy
 
 FILE_NAME: Final = "team.json"
 _MAX_BYTES: Final = 256 * 1024
+"""This program writes the file: a team and some hundred offers have tens of kilobytes."""
 
 
 class OwnOffer(msgspec.Struct, frozen=True, rename="camel"):

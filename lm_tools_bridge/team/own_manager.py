@@ -12,6 +12,7 @@ from lm_tools_bridge.machine.proved_connector import ProvedConnector
 from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
 from lm_tools_bridge.protocol.names import LATEST_MODERN
 from lm_tools_bridge.team.calls.exposure import (
+    MAX_LIST_BYTES,
     ListedTool,
     Scope,
     exposed_answer,
@@ -22,8 +23,8 @@ from lm_tools_bridge.team.calls.exposure import (
 )
 from lm_tools_bridge.team.membership import OwnOffer
 
-MAX_LIST_BYTES: Final = 16 * 1024 * 1024
 _MOST_PAGES: Final = 50
+"""As many as the manager itself reads of a server; a list without an end must not hold a call."""
 
 
 class Unusable(Exception):

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 _MAX_BYTES: Final = 256 * 1024
+"""Of a file of git: its configuration and a branch have less. In a longer `packed-refs` a branch may not be
+found, and then no revision is published."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SECTION: Final = re.compile(r'\[\s*remote\s+"origin"\s*\]')
 _URL: Final = re.compile(r"\s*url\s*=\s*(.+?)\s*")

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "team.json"
 DRAIN_S: Final = 20.0
+"""Less than the 30 s in which a manager that stops lets its own calls end."""
 FOR_ANYONE: Final = frozenset({"GET /team", "GET /team/offers", "POST /team/{offer}"})
 """The routes that decide nothing: calls of offers, and what is there."""
 _MAX_BODY: Final = 64 * 1024
+"""The verb sends one offer with its patterns."""
 _BODY_S: Final = 10.0
+"""A verb on this machine sends its few bytes at once."""
 
 
 class Team(DaemonPart):

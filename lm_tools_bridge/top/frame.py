@@ -150,8 +150,8 @@ _SERVERS: Final = (
 )
 _FIXED_LINES: Final = 11
 """Lines that are always there: the manager, heads of tables, empty lines, the last line."""
-_FEWEST: Final = 3
-_UNLIMITED: Final = 1000
+_FEWEST: Final = 3  # rows that each table keeps on a low screen, so that both can be read
+_UNLIMITED: Final = 1000  # more lines than a terminal has
 
 WAITING: Final[list[View]] = [
     Note("waiting for the manager", Tone.BUSY),

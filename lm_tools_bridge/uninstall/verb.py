@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lm_tools_bridge.client_setup.workbench import ClientEntries
 
 _SECRETS_S: Final = 60.0
+"""A locked keyring asks a person for its password."""
 
 
 @click.command()

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from lm_tools_bridge.protocol.names import USUAL_PORT
 from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.toml_text import line_of
 from manager.configuration import client_overrides
@@ -35,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     http_port: Annotated[
         int, Meta(ge=0, le=65535, description="Port of the MCP endpoint; 0 lets the system choose.")
-    ] = 47100
+    ] = USUAL_PORT
     tcp: Annotated[
         bool,
         Meta(description="Listen on the port; without it only other hosts of this user are served, by ssh."),

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.protocol.names import USUAL_PORT
 from workspace_server.config import combine, servers, settings
 from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.formats import mcp_json, toml_file, variables
@@ -34,7 +35,6 @@ from workspace_server.config.model import (
     ScriptSettings,
     StdioServer,
 )
-from workspace_server.config.servers import MANAGER_PORT
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE, Settings
 from workspace_server.config.watched_file import MAX_BYTES, Clock, WatchedFile, WatchedFolder
 from workspace_server.features import parts
@@ -77,7 +77,8 @@ class ConfigurationLoader:
         self._kept = kept
         self._remembered: bytes | None = None
         self._variables = PlaceholderValues(root, environ)
-        self._ports = {MANAGER_PORT} if manager_port is None else {MANAGER_PORT, manager_port}
+        # an entry for the usual port is a self-reference even if this process was started without the port
+        self._ports = {USUAL_PORT} if manager_port is None else {USUAL_PORT, manager_port}
         self._user = self._toml(user_dir / USER_FILE)
         self._ours = self._toml(root / WORKSPACE_FILE)
         self._imported = [(form, self._json(root / form.path)) for form in mcp_json.FORMATS]

@@ -17,9 +17,6 @@ from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.entries import Server
 from workspace_server.config.model import StdioServer
 
-# The manager's default: an entry for it is a self-reference even if this process was started without the
-# port.
-MANAGER_PORT: Final = 47100
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 

@@ -11,8 +11,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import aiohttp
 
 from lm_tools_bridge.protocol import headers, jsonrpc, sse
+from lm_tools_bridge.protocol.names import USUAL_PORT
 
-DEFAULT: Final = "http://127.0.0.1:47100/mcp"
+DEFAULT: Final = f"http://127.0.0.1:{USUAL_PORT}/mcp"
 CLIENT_NAME: Final = "lmtb-agent"
 CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
 """What the agent can do for servers: show forms, and open pages after a yes."""

@@ -27,6 +27,8 @@ from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 _STOP_S: Final = 45.0
 """Longest wait for a manager that ends: its calls in flight may take 30 s."""
 _PAUSE_S: Final = 0.05
+"""Between two looks whether the manager has ended: a person notices no delay, and a look takes microseconds.
+"""
 _WITHOUT_MANAGER: Final = {"claude-code": "Claude Code has no tools until it runs"}
 """Measured; all other clients that were tried connect at their start only."""
 _ANSWERS: Final = {"y": "both", "f": "the file only", "n": "nothing"}

@@ -24,8 +24,10 @@ from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.machine.project_file import FolderIdentity, HeldFolder
 
 MAX_BYTES: Final = 5 * 1024 * 1024
-_NEW_MODE: Final = 0o600
-_NEW_FOLDER: Final = 0o700
+"""A file is read, compared and parsed whole. Files of clients have kilobytes; that of Claude Code also keeps
+what was done in each project, and grows to megabytes."""
+_NEW_MODE: Final = 0o600  # entries of other servers may contain tokens
+_NEW_FOLDER: Final = 0o700  # as the file: for its user alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,12 @@ from typing import Any, Final, Literal
 from lm_tools_bridge.client_setup.refusals import SyntaxProblem
 
 MAX_DEPTH: Final = 100
+"""The parser calls itself for each level: 250 objects in each other are more than Python's stack holds
+(measured), of which callers need a part. Files of clients have about six levels."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MAX_NUMBER: Final = 400
+"""Letters of a number: the largest double has 309 digits, and Python needs quadratic time to read longer
+ones."""
 # an unterminated string does not match, and is found in one pass because the quantifier is possessive
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")

@@ -19,6 +19,7 @@ from lm_tools_bridge.machine import private_files
 
 FOLDER: Final = "client-files"
 _MAX_RECORD: Final = 32 * 1024 * 1024
+"""Two files of the largest size (5 MiB), each before and after its change, are 27 MiB in base64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from manager.cli.output.manager_access import user_paths
 from manager.status_reading import formatted
 
 POLL_S: Final = 0.25
+"""The recorder writes twice a second (`FLUSH_S`): following adds half of that delay at most."""
 _NONE: Final = "no calls yet; they are recorded while the manager runs"
 _NO_MATCH: Final = "no recorded call matches"
 

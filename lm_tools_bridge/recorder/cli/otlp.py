@@ -20,7 +20,7 @@ from manager.call_observer import is_failure
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-BATCH: Final = 512
+BATCH: Final = 512  # spans in one request, as the batches of OpenTelemetry's own exporters
 
 
 def send(calls: Iterable[Call], address: str) -> int:

@@ -162,8 +162,8 @@ FIELDS: Final = ("client", "project", "tool", "session", "since", "slow", "error
 """The names of the form's fields, as options of `lmtb calls`."""
 MAX_FIELD: Final = 300
 """Characters of a field; a longer one is refused."""
-_MAX_ID: Final = 2**53
-_LAST_MS: Final = 2**53
+_LARGEST: Final = 2**53
+"""Of a call's number and of a time: every JSON reader keeps it, and it is within the 64 bits of SQLite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def read_query(query: Mapping[str, str], now_s: float) -> CallQuery:
         session=fields.get("session"),
         errors="errors" in fields,
         slower_than_us=slow,
-        since_ms=None if since is None else max(-_LAST_MS, min(since, _LAST_MS)),
+        since_ms=None if since is None else max(-_LARGEST, min(since, _LARGEST)),
         before=call_number(query.get("before", "")),
     )
     return CallQuery(fields, wanted)
@@ -216,7 +216,7 @@ def call_number(text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 16):
         return None
     number = int(text)
-    return number if 0 < number < _MAX_ID else None
+    return number if 0 < number < _LARGEST else None
 
 
 def address(path: str, fields: Mapping[str, object], **more: object) -> str:

@@ -22,6 +22,7 @@ from manager import exit_codes
 from manager.cli.output.manager_access import user_paths
 
 LOGOUT_S: Final = 10.0
+"""ssh asks its own process for the login over a local socket, which answers at once or not at all."""
 
 
 def user_hosts() -> Mapping[str, KnownHost]:

@@ -85,6 +85,7 @@ def _is_of_the_wheel(file: PurePath) -> bool:
     return not (file.parts[0].endswith(".dist-info") and file.name in _OF_INSTALLERS)
 
 
+# Exit codes of the script there: not 1 and 2, by which its commands fail, nor 126 and more of shells and ssh.
 _NO_UV: Final = 3
 _OTHER_DIGEST: Final = 4
 _NO_DIGEST: Final = 5

@@ -19,7 +19,10 @@ from manager.runtime_tuning import loop_factory
 from manager.stdio_bridge.manager_start import ManagerStarter
 
 START_S: Final = 25.0
+"""Shorter than the near end waits for the greeting (`GREETING_S`, 30 s), so that this end says why there is
+none."""
 _PAUSE_S: Final = 0.02
+"""Between two attempts to reach a manager that starts: the line is there as soon as that is."""
 _NO_PORT: Final = ("--no-tcp",)
 
 

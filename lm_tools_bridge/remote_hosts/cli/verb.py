@@ -33,7 +33,9 @@ from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 
 PERSIST_S: Final = 8 * 3600
+"""A working day: a person types the password once."""
 CHECK_S: Final = 60.0
+"""A line that has to be made first takes up to 30 s until its greeting."""
 
 
 @click.group()

@@ -29,8 +29,13 @@ PIECE: Final = 16 * 1024
 PIPE_ROOM: Final = 256 * 1024
 """Bytes in the pipe's buffer above which no data is framed."""
 STREAM_WINDOW: Final = 1024 * 1024
+"""What one stream may have under way: 10 MB/s at a round trip of 100 ms, and the memory that an owner who
+takes nothing can cost."""
 LINE_WINDOW: Final = 16 * 1024 * 1024
+"""Sixteen streams with full windows: the memory that a line can cost at most."""
 MAX_FRAME: Final = 64 * 1024
+"""A head waits behind one frame at most: 50 ms at 10 Mbit/s. Smaller frames would make large results slower.
+"""
 MAX_STREAMS: Final = 400
 """Streams at a time; one carries one request at a time."""
 IDLE_FRAMES: Final = 500
@@ -43,6 +48,7 @@ Twice the largest frame: one of which a part has arrived counts until its rest i
 """
 
 EXPECTED_BYTES: Final = 8 * 1024 * 1024
+"""Eight streams with full windows (`STREAM_WINDOW`)."""
 EXPECTED_S: Final = 60.0
 """What may still arrive of streams that this side has dropped: at most so much, and not longer."""
 

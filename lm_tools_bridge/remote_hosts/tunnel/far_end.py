@@ -25,6 +25,8 @@ CONTROL: Final = "control"
 SILENCE_S: Final = 90.0
 """The near end pings more often than this."""
 _HIGH_WATER: Final = 256 * 1024
+"""Bytes of a stream that are not framed yet at which its socket is read no more: as many as the pipe's buffer
+takes (`PIPE_ROOM`), so that the line never waits for the socket."""
 
 
 class FindSocket(Protocol):

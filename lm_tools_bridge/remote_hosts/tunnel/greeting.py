@@ -13,7 +13,9 @@ import msgspec
 PROTOCOL: Final = 1
 """Version of what is spoken over the line; both sides must have the same."""
 MAX_NOISE: Final = 64 * 1024
+"""Messages of the day have a few kilobytes."""
 MAX_LINE: Final = 4096
+"""A greeting has a version, names and a sentence: a few hundred bytes."""
 _MARK: Final = b"LMTB-REMOTE "
 
 

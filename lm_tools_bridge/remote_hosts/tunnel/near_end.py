@@ -21,8 +21,10 @@ from lm_tools_bridge.text.printable import printable
 GREETING_S: Final = 30.0
 """Longest time until the greeting: a login, and the start of a manager there."""
 KILL_AFTER_S: Final = 2.0
-_KEPT_LINES: Final = 20
-_LINE: Final = 400
+"""A tool whose line has ended only writes its last words and exits; one that hangs must not delay the next
+line."""
+_KEPT_LINES: Final = 20  # the warning of ssh about a changed key has 15 lines
+_LINE: Final = 400  # characters: longer than any message of ssh, and still readable in a status
 _NO_PERSON: Final = {"SSH_ASKPASS_REQUIRE": "never"}
 """Nothing may pop up: whoever has to log in is told to do that in a terminal."""
 

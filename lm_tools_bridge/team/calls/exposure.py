@@ -20,6 +20,8 @@ from lm_tools_bridge.protocol.jsonrpc import members_of
 from lm_tools_bridge.protocol.names import LATEST_MODERN
 from lm_tools_bridge.team.registry.entry import Kind, Policy
 
+MAX_LIST_BYTES: Final = 16 * 1024 * 1024
+"""Of the answer to a list, which is read whole, and marked: a project with thousands of tools stays below."""
 METHODS: Final = frozenset({names.DISCOVER, names.TOOLS_LIST, names.TOOLS_CALL})
 """The methods that members may use. What resources, prompts and completions name is not compared with lists:
 by them a member would reach through this host what others offer to its user alone."""

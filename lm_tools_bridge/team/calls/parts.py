@@ -38,7 +38,10 @@ SILENCE_S: Final = 7.0
 WINDOW: Final = 32
 """Parts of a body that a host sends ahead of what the caller has taken."""
 PART_BYTES: Final = 64 * 1024
+"""Far below what NATS servers take (1 MiB unless configured), and small enough that parts of several answers
+take turns on a connection."""
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+"""The caller's gateway passes parts on as they come, so that this bounds what a host may send, not memory."""
 LONGEST_CALL_S: Final = 600.0
 """Seconds that a call may take, whatever its caller asks for."""
 REMEMBERED_S: Final = 3600.0

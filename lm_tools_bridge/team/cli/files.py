@@ -29,6 +29,7 @@ RELOAD_S = 60.0
 SETTLE_S: Final = 8.0
 """Longest wait for the connection to a team that was just joined; it is tried on afterwards, too."""
 _POLL_S: Final = 0.1
+"""Between two looks at the state of a manager that connects: a person notices no delay."""
 
 
 def config_dir() -> Path:
@@ -101,6 +102,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 _SECRETS: Final = ("user", "password", "token", "user_jwt", "user_seed")
 _MAX_BYTES: Final = 64 * 1024
+"""A context has addresses and paths, less than a kilobyte."""
 
 
 def target_of(target: str, files: Mapping[str, Path]) -> dict[str, Any]:

@@ -19,9 +19,10 @@ from lm_tools_bridge.text.printable import printable
 from manager.cli.output.manager_access import current_folder, unmatched
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_SHOWN: Final = 40
+_SHOWN: Final = 40  # tools: about one screen
 _MOST_PATTERNS: Final = 50
-_LONGEST: Final = 200
+"""Each pattern is compared with the name of each tool for each list that a member asks for."""
+_LONGEST: Final = 200  # characters; names of tools have 64 at most
 
 
 @click.command()

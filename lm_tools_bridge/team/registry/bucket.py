@@ -20,8 +20,11 @@ from lm_tools_bridge.team.registry.entry import MAX_ENTRY_BYTES
 from lm_tools_bridge.team.registry.view import ENTRY_TTL_S
 
 ALIVE_TTL_S: Final = 35.0
+"""Three heartbeats (`BEAT_S`, up to a tenth later): a host is gone after three that were lost."""
 ANSWER_S: Final = 5.0
+"""JetStream answers in milliseconds; while a cluster chooses a leader it does not answer for some seconds."""
 _BATCH: Final = 1000
+"""NATS servers refuse a request for the last messages of more than 1024 subjects."""
 _REPLICAS: Final = (3, 1)
 _DELETED: Final = {"KV-Operation": "DEL"}
 

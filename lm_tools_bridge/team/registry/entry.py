@@ -10,8 +10,10 @@ from lm_tools_bridge.team.names import is_token
 from lm_tools_bridge.text.printable import printable
 
 MAX_ENTRY_BYTES: Final = 64 * 1024
+"""`MAX_OFFERS` offers of 300 bytes each."""
 MAX_OFFERS: Final = 200
-_MAX_TEXT: Final = 200
+"""A host offers its projects one by one. All members keep the offers of all hosts."""
+_MAX_TEXT: Final = 200  # characters, from a stranger: a title is one line
 Kind = Literal["workspace", "server"]
 Policy = Literal["read-only", "all"]
 

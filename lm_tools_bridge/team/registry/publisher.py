@@ -15,13 +15,17 @@ from lm_tools_bridge.team.registry.entry import AliveEntry, HostEntry, encoded
 from manager.logs.log import logger
 
 BEAT_S: Final = 10.0
+"""A host that vanished is known after `ALIVE_TTL_S`; a thousand hosts send a hundred messages a second."""
 _SAID_BEATS: Final = 6
 """Heartbeats for which it is said that somebody else wrote the entry."""
 _LAST_SENT: Final = 8
+"""What this host stored comes back late, after it stored something newer: edits may follow each other fast.
+"""
 _CONTESTED: Final = (
     "somebody else writes the entry of this host: another host has its name, or a member forges it"
 )
 RENEW_S: Final = 3600.0
+"""A third of the time for which entries stay (`ENTRY_TTL_S`): two renewals may be lost."""
 
 
 class Publisher:

@@ -15,6 +15,7 @@ ENTRY_TTL_S: Final = 3 * 3600.0
 MOST_HOSTS: Final = 50_000
 """Hosts that are kept; a member without permissions at the server could add any number."""
 _MOST_IGNORED: Final = 1000
+"""Reasons that are kept for people; a member who forges entries could add any number."""
 
 
 class Provider(NamedTuple):

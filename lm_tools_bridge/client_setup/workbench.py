@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from lm_tools_bridge.client_setup.change import (
     Change,
     EntryState,
+    FileFormat,
     Unchanged,
     addition,
     entry_in,
@@ -25,6 +26,7 @@ from lm_tools_bridge.client_setup.editing.file_access import FileState
 from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
 from lm_tools_bridge.client_setup.entries import Endpoint, Entry
 from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.client_setup.undo_merge import undone
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.private_files import LockTimeout, UnsafePathError
 from lm_tools_bridge.protocol.names import USUAL_PORT
@@ -33,11 +35,19 @@ from manager.configuration.paths import Paths
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A change of one file that can be carried out; `after` is None if the file is to be deleted."""
+    """A change of one file that can be carried out.
+
+    Attributes:
+        state: the file as it is.
+        after: its new content; None if it is to be deleted.
+        folders: those that go with the file, if they are empty.
+        keeps_others: whether it takes our change back and keeps what other programs wrote since.
+    """
 
     state: FileState
     after: bytes | None
     folders: tuple[Path, ...] = ()
+    keeps_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +133,7 @@ class ClientFiles:
         )
 
     def plan_undo(self, client: Client) -> Planned | Refusal:
-        """How a client's file would be restored to what it was before the last change."""
+        """How the last change of a client's file would be taken back; what others wrote since stays."""
         try:
             record = undo_records.load(self.state_dir, client.id)
         except (OSError, UnsafePathError) as error:
@@ -134,10 +144,7 @@ class ClientFiles:
         state = file_access.read(record.path)
         if isinstance(state, Refusal):
             return state
-        if state.content != record.after:
-            text = f"{record.path} was changed since"
-            return Refusal("changed_since", text, f"remove only the entry: lmtb client remove {client.id}")
-        return Planned(state, record.before, record.folders)
+        return plan_undo_of(record, state, client.form)
 
     def plan_uninstallation(self, client: Client) -> tuple[Planned | Unchanged | Refusal, bool]:
         """How a client's file loses our entry: by undo if only we changed it, which is the second value."""
@@ -221,6 +228,19 @@ class ClientFiles:
             return None
         text = f"{path} does not have what was written: another program changed it"
         return Refusal("changed_meanwhile", text, "close the client, then try again")
+
+
+def plan_undo_of(record: UndoRecord, state: FileState, form: FileFormat) -> Planned | Refusal:
+    """How one change of one file would be taken back; what others wrote since stays."""
+    if state.content == record.after:
+        return Planned(state, record.before, record.folders)
+    if state.content is None:
+        text = f"{record.path} was deleted since"
+        return Refusal("changed_since", text, "nothing is left to undo, unless you bring the file back")
+    after = undone(record.before, record.after, state.content, form, str(record.path))
+    if isinstance(after, Refusal):
+        return after
+    return Planned(state, after, record.folders, keeps_others=True)
 
 
 def _exists(path: Path) -> bool:

@@ -29,7 +29,7 @@ from lm_tools_bridge.client_setup.editing import file_access, undo_records
 from lm_tools_bridge.client_setup.editing.file_access import FileState
 from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.client_setup.workbench import Planned
+from lm_tools_bridge.client_setup.workbench import Planned, plan_undo_of
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.private_files import LockTimeout, UnsafePathError
 
@@ -104,25 +104,32 @@ class AdoptionFiles(ABC):
         return self._locked(lambda: self._adopt(planned.files))
 
     def plan_undo(self) -> tuple[Planned, ...] | Refusal:
-        """How the files would be restored; `changed_since` if one is no longer what was written."""
+        """How the change would be taken back in all files; what others wrote into them since stays.
+
+        `changed_since` if somebody else changed a server that was moved.
+        """
         try:
             records = undo_records.load_set(self.state_dir, self._name)
         except (OSError, UnsafePathError) as error:
             return Refusal("no_undo", f"the undo record cannot be read: {error}", "edit the files by hand")
         if not records:
             return Refusal("no_undo", f"nothing to undo in {self.root}", "look at the files, or at git diff")
-        changed = self.changed_since(records)
-        if changed:
-            files = ", ".join(str(state.path) for state, _ in changed)
-            return Refusal("changed_since", f"changed since: {files}", "edit the files by hand")
         planned = []
         for record in records:
             state = self._read(str(record.path))
             if isinstance(state, Refusal):
                 return state
-            if state.content != record.before:
-                planned.append(Planned(state, record.before, record.folders))
+            if state.content == record.before:
+                continue
+            file = plan_undo_of(record, state, self._form(record.path))
+            if isinstance(file, Refusal):
+                return file
+            planned.append(file)
         return tuple(planned)
+
+    def _form(self, path: Path) -> FileFormat:
+        forms = {self.root / file.path: file.form for file in self.files}
+        return forms.get(path, FileFormat("mcp", dialect=None))  # the `workspace.toml`
 
     def changed_since(self, records: Sequence[UndoRecord] | None = None) -> list[tuple[FileState, bytes]]:
         """The files that are neither what was written nor what was there before, with what was written."""

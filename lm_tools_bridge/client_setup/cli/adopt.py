@@ -105,7 +105,7 @@ def _of_address(text: str) -> Iterator[str]:
 @click.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--user", is_flag=True, help="Move servers of your own files, for all projects.")
-@click.option("--undo", is_flag=True, help="Restore all files byte for byte as they were before.")
+@click.option("--undo", is_flag=True, help="Put the servers back where they were.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cwd_option
@@ -207,6 +207,8 @@ class _Command:
         mask = self._mask(files)
         for file in files:
             show_diff(file.state.path, file.state.content, file.after, mask=mask)
+            if file.keeps_others:
+                say(f"{short(file.state.path)} was changed since; what others wrote stays")
         for server in self._left(adoption) if adoption is not None else ():
             say(f"stays in {_where(server)}: {server.name}: {server.reason}")
         if self._is_user and files:

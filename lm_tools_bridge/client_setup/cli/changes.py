@@ -208,6 +208,8 @@ class Changes:
     def _show(self, planned: Planned) -> None:
         if not self._as_json:
             show_diff(planned.state.path, planned.state.content, planned.after)
+            if planned.keeps_others:
+                say(f"{short(planned.state.path)} was changed since; what others wrote stays")
 
     def _refused(self, client: Client, refusal: Refusal) -> dict[str, Any]:
         if not self._as_json:

@@ -182,7 +182,7 @@ def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
 
 @client.command()
 @click.argument("names", metavar="CLIENT...", nargs=-1, required=True, shell_complete=_clients)
-@click.option("--undo", is_flag=True, help="Restore the file byte for byte as it was before the last change.")
+@click.option("--undo", is_flag=True, help="Take the last change of the file back; what others wrote stays.")
 @_change_options
 @json_option
 def remove(names: tuple[str, ...], undo: bool, force: bool, **options: Any) -> None:

@@ -285,11 +285,23 @@ def test_a_link_to_a_file_of_another_user_is_refused(
     assert isinstance(refused, Refusal) and refused.reason == "other_user"
 
 
-def test_undo_is_refused_after_another_program_changed_the_file(files: ClientFiles) -> None:
+def test_undo_keeps_what_another_program_wrote_meanwhile(files: ClientFiles) -> None:
     client = named("cursor")
     path = place(files, client, b'{"a": 1}')
     do(files, client, files.plan_addition(client))
-    theirs = path.read_bytes().replace(b"1", b"2", 1)
+    path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
+    undo = files.plan_undo(client)
+    assert isinstance(undo, Planned)
+    assert undo.keeps_others
+    assert files.carry_out(client, undo, undo=True) is None
+    assert path.read_bytes() == b'{"a": 2}'
+
+
+def test_undo_is_refused_after_another_program_changed_our_entry(files: ClientFiles) -> None:
+    client = named("cursor")
+    path = place(files, client, b'{"a": 1}')
+    do(files, client, files.plan_addition(client))
+    theirs = path.read_bytes().replace(b"/mcp", b"/other/mcp", 1)
     path.write_bytes(theirs)
     refused = files.plan_undo(client)
     assert isinstance(refused, Refusal)

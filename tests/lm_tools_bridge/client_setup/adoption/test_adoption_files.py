@@ -79,10 +79,20 @@ def test_undo_is_possible_once(files: ProjectFiles) -> None:
 
 
 @pytest.mark.parametrize("path", CHANGED)
-def test_undo_is_refused_for_all_files_if_one_was_changed_since(files: ProjectFiles, path: str) -> None:
+def test_undo_keeps_what_others_wrote_into_one_of_the_files(files: ProjectFiles, path: str) -> None:
+    before = contents(files)
     adopt(files)
     file = files.root / path
     file.write_bytes(file.read_bytes() + b"\n")
+    assert undo(files) is None
+    added = {path: before[path] + b"\n"} if path in before else {}
+    assert contents(files) == {**before, **added}
+
+
+def test_undo_is_refused_for_all_files_if_a_server_was_changed_since(files: ProjectFiles) -> None:
+    adopt(files)
+    file = files.root / ".lm-tools-bridge/workspace.toml"
+    file.write_bytes(file.read_bytes().replace(b"command = [", b'command = ["nice", ', 1))
     now = contents(files)
     refused = undo(files)
     assert isinstance(refused, Refusal)

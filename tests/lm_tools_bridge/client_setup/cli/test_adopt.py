@@ -56,14 +56,24 @@ def test_undo_restores_the_files_after_showing_the_change(run: Any, project: Pat
     assert contents(project) == before
 
 
-def test_undo_shows_which_files_differ_and_writes_nothing(run: Any, project: Path) -> None:
+def test_undo_puts_servers_back_into_a_file_that_others_replaced(run: Any, project: Path) -> None:
     run("adopt", "--yes", "--cwd", str(project))
     (project / ".mcp.json").write_text('{"mine": 1}\n')
+    result = run("adopt", "--undo", "--yes", "--cwd", str(project))
+    assert result.exit_code == 0
+    assert "was changed since; what others wrote stays" in result.stdout
+    servers = {name: entry for name, entry in SERVERS.items() if name != "odd"}
+    assert json.loads((project / ".mcp.json").read_text()) == {"mine": 1, "mcpServers": servers}
+
+
+def test_undo_shows_which_files_differ_and_writes_nothing(run: Any, project: Path) -> None:
+    run("adopt", "--yes", "--cwd", str(project))
+    (project / ".mcp.json").write_text('{"mcpServers": {"everything": {"command": "mine"}}}\n')
     before = contents(project)
     result = run("adopt", "--undo", "--yes", "--cwd", str(project))
     assert result.exit_code == 1
-    assert '+{"mine": 1}' in result.stdout.splitlines()
-    assert "changed since" in result.stderr and ".mcp.json" in result.stderr
+    assert '+{"mcpServers": {"everything": {"command": "mine"}}}' in result.stdout.splitlines()
+    assert "somebody else changed mcpServers.everything since" in result.stderr
     assert contents(project) == before
 
 
@@ -122,7 +132,7 @@ def test_json_says_what_moved_what_stays_and_how_files_change(run: Any, project:
 
 def test_json_of_a_refusal_is_one_document(run: Any, project: Path) -> None:
     run("adopt", "--yes", "--cwd", str(project))
-    (project / ".mcp.json").write_text("{}")
+    (project / ".mcp.json").write_text('{"mcpServers": {"everything": {"command": "mine"}}}')
     found = json.loads(run("adopt", "--undo", "--json", "--cwd", str(project)).stdout)
     assert (found["ok"], found["error"]["reason"]) == (False, "changed_since")
 

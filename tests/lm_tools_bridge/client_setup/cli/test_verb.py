@@ -219,14 +219,24 @@ def test_undo_deletes_a_file_that_was_made(run: Any, home: Path) -> None:
     assert not (home / ".cursor").exists()
 
 
-def test_undo_shows_what_others_changed_since_and_leaves_it(run: Any, home: Path) -> None:
+def test_undo_keeps_what_others_wrote_since_and_says_so(run: Any, home: Path) -> None:
     file = home / ".cursor" / "mcp.json"
     run("client", "add", "--yes", "cursor")
-    file.write_text(theirs := file.read_text().replace("{\n", '{\n  "theirs": 1,\n', 1))
+    file.write_text(file.read_text().replace("{\n", '{\n  "theirs": 1,\n', 1))
+    result = run("client", "remove", "--undo", "--yes", "cursor")
+    assert result.exit_code == 0
+    assert "was changed since; what others wrote stays" in result.stdout
+    assert json.loads(file.read_text()) == {"theirs": 1}
+
+
+def test_undo_shows_what_others_changed_of_our_entry_and_leaves_it(run: Any, home: Path) -> None:
+    file = home / ".cursor" / "mcp.json"
+    run("client", "add", "--yes", "cursor")
+    file.write_text(theirs := file.read_text().replace("/mcp", "/other/mcp"))
     result = run("client", "remove", "--undo", "--yes", "cursor")
     assert result.exit_code == exit_codes.FAILED
-    assert '+  "theirs": 1,' in result.stdout
-    assert "was changed since" in result.stderr
+    assert "/other/mcp" in result.stdout
+    assert "somebody else changed mcpServers.lm-tools-bridge since" in result.stderr
     assert file.read_text() == theirs
 
 

@@ -1,0 +1,1 @@
+"""Compares an answer of a language server with the words in the project's files."""

@@ -1,0 +1,309 @@
+"""Checks an answer about a symbol: compares it with the words, and asks what those mean that it left out.
+
+All of it is bounded. What a check does not reach counts as missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut
+from lm_tools_bridge.code_intelligence.tools.project_files import without_libraries
+from lm_tools_bridge.code_intelligence.tools.symbols.places import Location, locations_of
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
+from lm_tools_bridge.code_intelligence.tools.symbols.target import Target
+from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, order_of
+from lm_tools_bridge.code_intelligence.word_check.comparison import (
+    Comparison,
+    Meaning,
+    Places,
+    Word,
+    asking_order,
+    compare,
+    left_out,
+)
+from lm_tools_bridge.code_intelligence.word_check.project_words import (
+    Scope,
+    file_of,
+    find_project_words,
+    is_word,
+)
+
+CHECK_S: Final = 4.0
+"""Longest time for what is asked of the server: a fifth of what a call waits for servers by default."""
+QUICK_S: Final = 0.5
+"""The same for a call that does not wait for servers."""
+MAX_ASKED: Final = 300
+"""Words that a server is asked about; most servers answer so many within a second."""
+MAX_ASKED_FILES: Final = 100
+"""Files that are opened for it: half of what may be open at a time."""
+ROUND: Final = 8
+"""Words that are asked about at a time: more would only wait for each other in the server."""
+WORTH_ALL_USES: Final = 6
+"""Words still to ask about from which on all uses of another symbol are asked for, in place of each word."""
+_DEFINITION: Final = "textDocument/definition"
+_DECLARATION: Final = "textDocument/declaration"
+_REFERENCES: Final = "textDocument/references"
+_FUNCTIONS: Final = frozenset({"function", "method", "constructor"})
+_SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
+_BUILT: Final = frozenset({"dist", "build", "out", "lib", "es", "esm", "cjs", "types", "target"})
+"""Folders in which tools put declarations of what they built."""
+_KNOWN_OUTSIDE: Final = re.compile(
+    r"(?:[.>:]|\b(?:private|protected|public|readonly|global|nonlocal|extern|export|static)\s+(?:\w+\s+)*)$"
+)
+"""What stands before a name that is declared in a function, and known outside of it."""
+_IN_PARENTHESES: Final = re.compile(r"\((?:[^{}]*,)?\s*(?:\.\.\.)?$")
+Home = tuple[Path, Mapping[str, Any]]
+"""A file and an LSP range in which the symbol is defined or declared."""
+
+
+async def check_answer(
+    workplace: Workplace, target: Target, locations: Iterable[Location], seconds: float, texts: Texts
+) -> Comparison | None:
+    """Compare the places that a server named for a symbol with the words in the project.
+
+    Args:
+        workplace: where to search.
+        target: the symbol.
+        locations: the server's places, declarations among them.
+        seconds: how long the call waits for servers.
+        texts: the files read by this call.
+
+    Returns:
+        None if there is nothing to compare, because the name is no word.
+
+    Raises:
+        ServerGone: the server ended.
+    """
+    if not is_word(target.name):
+        return None
+    until = asyncio.get_running_loop().time() + (CHECK_S if seconds else QUICK_S)
+    questions = _Questions(workplace, target, until)
+    places = await asyncio.to_thread(_places_of, list(locations))
+    await questions.find_homes(places)
+    scope = await _scope(target, questions.declared, texts)
+    words = await find_project_words(
+        workplace, target.name, target.server.specification, target.server.encoding, texts,
+        places=questions.homes, scope=scope,
+    )  # fmt: skip
+    rest = left_out(words.words, questions.homes)
+    await questions.ask(rest)
+    return compare(target.name, rest, questions.meanings, {}, has_all_words=words.has_all)
+
+
+def _places_of(locations: Sequence[Location]) -> Places:
+    """The places by the real paths of their files. Blocks."""
+    places, real = Places(), dict[Path, str]()
+    for location in locations:
+        order = order_of(location.where)
+        if order is not None:
+            if location.path not in real:
+                real[location.path] = file_of(location.path)
+            places.add(real[location.path], order)
+    return places
+
+
+@dataclass(slots=True)
+class _Questions:
+    """What is asked of a server about the words that it left out.
+
+    Attributes:
+        homes: its places, and those where the symbol is defined or declared.
+        declared: the latter.
+        meanings: what it said so far.
+    """
+
+    workplace: Workplace
+    target: Target
+    until: float
+    homes: Places = field(default_factory=Places)
+    declared: list[Location] = field(default_factory=list)
+    meanings: dict[Word, Meaning] = field(default_factory=dict)
+    _met: set[tuple[str, int, int]] = field(default_factory=set)
+
+    async def find_homes(self, places: Places) -> None:
+        """Ask where the symbol is defined and declared."""
+        self.homes = places
+        start = self.target.position
+        at = (start["line"], start["character"], start["line"], start["character"])
+        places.add(await asyncio.to_thread(file_of, self.target.path), at)
+        for method in (_DEFINITION, _DECLARATION):
+            if self.target.server.supports(method):
+                self.declared += await self._locations(method, self.target.params) or ()
+        for path, order in await asyncio.to_thread(_real_orders, self.declared):
+            places.add(path, order)
+
+    async def ask(self, rest: Sequence[Word]) -> None:
+        """Ask what the words mean, as long as there is time."""
+        server = self.target.server
+        if not server.supports(_DEFINITION):
+            return
+        queue = _in_few_files(asking_order(rest))[:MAX_ASKED]
+        try:
+            async with asyncio.timeout_at(self.until):
+                while queue:
+                    batch, queue = queue[:ROUND], queue[ROUND:]
+                    others = await self._ask_batch(batch)
+                    if len(queue) >= WORTH_ALL_USES:
+                        queue = await self._without_uses(others, queue)
+        except TimeoutError:
+            return
+
+    async def _ask_batch(self, batch: Sequence[Word]) -> list[Word]:
+        """Ask about some words; returns one word for each other symbol that was not met before."""
+        answers = await asyncio.gather(*(self._definitions(word) for word in batch))
+        others = []
+        for word, locations in zip(batch, answers, strict=True):
+            if locations is None:
+                continue
+            meaning = await asyncio.to_thread(self._meaning, locations)
+            self.meanings[word] = meaning
+            if meaning == "other":
+                path, order = (await asyncio.to_thread(_real_orders, locations[:1]))[0]
+                if (home := (path, *order[:2])) not in self._met:
+                    self._met.add(home)
+                    others.append(word)
+        return others
+
+    async def _without_uses(self, others: Sequence[Word], queue: list[Word]) -> list[Word]:
+        """The words that are not uses of other symbols, as the server tells of these."""
+        if not self.target.server.supports(_REFERENCES):
+            return queue
+        for word in others:
+            params = {**_params(word), "context": {"includeDeclaration": True}}
+            locations = await self._locations(_REFERENCES, params) or []
+            uses = await asyncio.to_thread(_places_of, locations)
+            self.meanings |= {each: "other" for each in queue if uses.has(each)}
+            queue = left_out(queue, uses)
+        return queue
+
+    async def _definitions(self, word: Word) -> list[Location] | None:
+        """Where a word is defined; None if the server does not answer in time."""
+        try:
+            await self.target.server.open(Path(word.path))
+        except OSError:
+            return []
+        return await self._locations(_DEFINITION, _params(word))
+
+    async def _locations(self, method: str, params: Mapping[str, Any]) -> list[Location] | None:
+        """The locations that a server answers with; None if it does not answer in time."""
+        seconds = self.until - asyncio.get_running_loop().time()
+        if seconds <= 0:
+            return None
+        try:
+            return locations_of(await self.target.server.request(method, params, timeout_s=seconds))
+        except RequestFailed:
+            return []
+        except RequestTimedOut:
+            return None
+
+    def _meaning(self, locations: Sequence[Location]) -> Meaning:
+        """What definitions say of a word. Blocks."""
+        orders = _real_orders(locations)
+        if not orders:
+            return "none"
+        if any(
+            self.homes.has(Word(path, line, start, start, "code")) for path, (line, start, _, _) in orders
+        ):
+            return "same"
+        homes = [Path(path) for path, _ in _real_orders(self.declared)] or [self.target.path]
+        return "copy" if any(self._may_copy(Path(path), homes) for path, _ in orders) else "other"
+
+    def _may_copy(self, path: Path, homes: Sequence[Path]) -> bool:
+        """Whether a file may be made from one of those that declare the symbol: built, or installed."""
+        workspace = self.workplace.workspace
+        if not workspace.contains(path) or not without_libraries(workspace, [path]):
+            return any(_tail(path) == _tail(home) for home in homes)
+        is_declaration = path.name.endswith((".d.ts", ".d.mts", ".d.cts"))
+        return is_declaration and not _BUILT.isdisjoint(path.parts) and path not in homes
+
+
+def _tail(path: Path) -> tuple[str, str]:
+    """The folder's name, and the file's up to its first dot."""
+    return path.parent.name, path.name.partition(".")[0]
+
+
+def _real_orders(locations: Sequence[Location]) -> list[tuple[str, tuple[int, int, int, int]]]:
+    """The real paths and the numbers of ranges. Blocks."""
+    orders = [(location, order_of(location.where)) for location in locations]
+    return [(file_of(location.path), order) for location, order in orders if order is not None]
+
+
+def _params(word: Word) -> dict[str, Any]:
+    position = {"line": word.line, "character": word.start}
+    return {"textDocument": {"uri": to_uri(Path(word.path))}, "position": position}
+
+
+def _in_few_files(words: Sequence[Word]) -> list[Word]:
+    """The words in the first `MAX_ASKED_FILES` files."""
+    files = set(list(dict.fromkeys(word.path for word in words))[:MAX_ASKED_FILES])
+    return [word for word in words if word.path in files]
+
+
+async def _scope(target: Target, declared: Sequence[Location], texts: Texts) -> Scope:
+    """Where a word can be the symbol: a local variable is one of its file, a lower-case name in Go of its package."""
+    homes = await asyncio.to_thread(_real_orders, declared)
+    files = {path for path, _ in homes} or {await asyncio.to_thread(file_of, target.path)}
+    if len(files) != 1:
+        return Scope()
+    (file,) = files
+    path = Path(file)
+    if path.suffix == ".go" and not target.name[:1].isupper():
+        return Scope(folder=str(path.parent))
+    where = declared[0].where["start"] if declared else target.position
+    lines = await asyncio.to_thread(texts.lines, path)
+    at = None if lines is None else from_server(where, lines, target.server.encoding)
+    if lines is None or at is None or not target.server.supports(OUTLINE):
+        return Scope()
+    try:
+        symbols = await outline(target.server, path, texts)
+    except (OSError, RequestFailed, RequestTimedOut):
+        return Scope()
+    return local_scope(file, at, target.name, lines, symbols)
+
+
+def local_scope(file: str, at: Position, name: str, lines: Sequence[str], symbols: Sequence[Symbol]) -> Scope:
+    """The scope of a name that is declared at a place: its file if that is inside of a function.
+
+    Args:
+        file: that declares it.
+        at: where.
+        name: of the symbol.
+        lines: those of the file.
+        symbols: the outline of the file, containers before what they contain.
+    """
+    around = [
+        each for each in symbols if each.whole.start <= at < each.whole.end and each.place.span.start != at
+    ]
+    own = next((each for each in symbols if each.place.span.start == at), None)
+    line = lines[at.line - 1]
+    before, after = line[: at.column - 1], line[at.column - 1 + len(name) :]
+    if (
+        not around
+        or around[-1].kind not in _FUNCTIONS
+        or (own is not None and own.kind not in {"variable", "constant", *_FUNCTIONS})
+    ):
+        return Scope()
+    if _KNOWN_OUTSIDE.search(before):
+        return Scope()
+    suffix = Path(file).suffix
+    if suffix in _SCRIPTS and after.lstrip().startswith(":") and not _IN_PARENTHESES.search(before):
+        return Scope()  # a member of an object
+    is_argument = suffix in {".py", ".pyi"} and _is_in_signature(around[-1], at, lines)
+    return Scope(file=file, as_argument_elsewhere=is_argument)
+
+
+def _is_in_signature(function: Symbol, at: Position, lines: Sequence[str]) -> bool:
+    """Whether a place is between the parentheses behind a function's name."""
+    begin = function.place.span.end
+    text = "\n".join(lines[begin.line - 1 : at.line])
+    behind = text[begin.column - 1 : len(text) - len(lines[at.line - 1]) + at.column - 1]
+    return behind.count("(") > behind.count(")")

@@ -20,7 +20,9 @@ CLANGD_KEYS: Final = {
 
 TRUST_PREFIX: Final = "language-server:"
 """The beginning of the keys of language servers, whose items `kinds/candidates.py` creates."""
-TABLE_KEYS: Final = frozenset({"language_servers.enabled", "language_servers.warm"})
+TABLE_KEYS: Final = frozenset(
+    {"language_servers.enabled", "language_servers.warm", "language_servers.compare_words"}
+)
 """What the table `[language_servers]` itself may say."""
 
 
@@ -76,11 +78,13 @@ class ClangdSettings:
 class LanguageServerTable:
     """What a file says: whether there are language servers, None for nothing; and of single kinds.
 
-    `warm`: whether they start with the workspace server; only the user's file can say so.
+    Only the user's file can say whether they start with the workspace server (`warm`), and whether their
+    answers are compared with the words in the project (`compare_words`).
     """
 
     enabled: bool | None = None
     warm: bool = False
+    compare_words: bool = True
     entries: tuple[LanguageServerEntry, ...] = ()
 
 
@@ -91,11 +95,13 @@ class CodeSettings:
     Attributes:
         enabled: whether language servers and their tools are enabled.
         warm: whether language servers start with the workspace server, not at their first use.
+        compare_words: whether answers are compared with the words in the project's files.
         entries: what the files say of single kinds of them; of a kind at most one a file.
         clangd: settings of the tools `lm_clangd_*`.
     """
 
     enabled: bool = True
     warm: bool = False
+    compare_words: bool = True
     entries: tuple[LanguageServerEntry, ...] = ()
     clangd: ClangdSettings = ClangdSettings()

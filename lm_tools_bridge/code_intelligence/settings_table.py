@@ -1,6 +1,6 @@
 """Reads the table `[language_servers]` of a `workspace.toml`: whether there are any, and single kinds. Pure.
 
-[language_servers]         enabled, warm (user only)
+[language_servers]         enabled, warm and compare_words (user only)
 [language_servers.NAME]    enabled, command, languages, options, settings, env, memory_limit_mib, idle_s,
                            runs_nothing_of_the_project (user only)
 """
@@ -45,7 +45,8 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
         if "enabled" in table
         else None
     )
-    warm = _warm(fields, context) if context.origin.scope == "user" and "warm" in table else False
+    warm = _users_flag("warm", False, fields, context)
+    compare_words = _users_flag("compare_words", True, fields, context)
     tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     unknown = [f"language_servers.{key}" for key in fields.left if key not in tables]
     entries.warn_unknown_keys(unknown, context, known=TABLE_KEYS)
@@ -53,15 +54,20 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
         message = f"more than {MAX_ENTRIES} language servers; those after them are ignored"
         context.notes.warn("CONFIG_INVALID_VALUE", message)
     servers = [_entry(name, tables[name], context) for name in list(tables)[:MAX_ENTRIES]]
-    return LanguageServerTable(enabled, warm, tuple(entry for entry in servers if entry is not None))
+    return LanguageServerTable(
+        enabled, warm, compare_words, tuple(entry for entry in servers if entry is not None)
+    )
 
 
-def _warm(fields: Fields, context: EntryContext) -> bool:
+def _users_flag(key: str, default: bool, fields: Fields, context: EntryContext) -> bool:
+    """A flag that only the user's file can set; elsewhere it is an unknown key."""
+    if context.origin.scope != "user" or not fields.has(key):
+        return default
     try:
-        return fields.flag("warm", False)
+        return fields.flag(key, default)
     except ConfigValueError as reason:
-        context.notes.warn("CONFIG_INVALID_VALUE", f"language_servers: {reason}; it is ignored", key="warm")
-        return False
+        context.notes.warn("CONFIG_INVALID_VALUE", f"language_servers: {reason}; it is ignored", key=key)
+        return default
 
 
 def _entry(name: str, values: Mapping[str, Any], context: EntryContext) -> LanguageServerEntry | None:

@@ -71,12 +71,14 @@ class LanguageServerSource(Source):
         *,
         searches: KeptSearches | None = None,
         warm: bool = False,
+        compares_words: bool = True,
         has_editor: Callable[[], bool] = no_window,
     ) -> None:
         """Args:
         searches: what its searches share with those of other sources.
         has_editor: whether an editor has the project open, which checks it as well.
         warm: whether the servers for symbols start after the first look, without a call.
+        compares_words: whether answers are compared with the words in the project's files.
         """
         self._servers = servers
         self._has_editor = has_editor
@@ -84,7 +86,7 @@ class LanguageServerSource(Source):
         self._is_cold = warm
         self._warming: asyncio.Task[None] | None = None
         self._workplace = Workplace(
-            workspace, servers, time.time(), environment, editor, searches or KeptSearches()
+            workspace, servers, time.time(), environment, editor, searches or KeptSearches(), compares_words
         )
         self._tools: tuple[Tool, ...] | None = None
         self._looking: asyncio.Task[None] | None = None

@@ -151,6 +151,7 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
         return CodeSettings(
             all(answers) if answers else builtin,
             user.warm,
+            user.compare_words,
             (*user.entries, *ours.entries),
             ClangdSettings(**clangd),
         )
@@ -162,7 +163,7 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
         if not settings.enabled:
             return
         # servers start and stop with trust, not a minute later
-        spec = (settings.entries, settings.warm, trusted)
+        spec = (settings.entries, settings.warm, settings.compare_words, trusted)
         yield SourceSpec("language_servers", spec, partial(_make_source, settings, world))
         if settings.clangd.enabled:
             make = partial(_make_clangd, settings.clangd, world)
@@ -218,6 +219,7 @@ def _make_source(settings: CodeSettings, world: SourceWorld) -> Source:
         editor_problems,
         searches=world.searches,
         warm=settings.warm,
+        compares_words=settings.compare_words,
         has_editor=has_editor,
     )
 

@@ -155,6 +155,7 @@ RENAME_SYMBOL: Final = replace(
             **TARGET,
             "newName": text("The new name, without a path.", minLength=1, maxLength=256),
             "apply": flag("Whether to change the files.", default=True),
+            "allowIncomplete": flag("Apply it even if it may miss places.", default=False),
             **WAIT,
         },
         ("newName",),

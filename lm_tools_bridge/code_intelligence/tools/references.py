@@ -25,6 +25,12 @@ from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
+from lm_tools_bridge.code_intelligence.word_check.checking import (
+    AnswerCheck,
+    CheckedAnswer,
+    words_lines,
+    words_members,
+)
 from workspace_server.call_context import CallContext
 from workspace_server.tool import ToolResult
 
@@ -84,13 +90,23 @@ async def call(
         own = await own_places(target, server, texts) if leaves_out_own else frozenset()
         return result, own
 
-    part = await ask(workplace, target, work, waiting)
-    result, own = part.value or (None, frozenset())
-    locations = without(await own_locations(workplace, result), own)
-    page = locations[listing.page(arguments, DEFAULT_LIMIT)]
+    async def ask_server() -> Part[Any]:
+        return await ask(workplace, target, work, waiting)
+
+    async def read(value: tuple[Any, frozenset[PlaceKey]] | None) -> Sequence[Location]:
+        return await own_locations(workplace, (value or (None,))[0])
+
+    if is_about_uses:
+        answer = await AnswerCheck(workplace, target, waiting.seconds, texts).checked(ask_server, read)
+    else:
+        part = await ask_server()
+        answer = CheckedAnswer(part, await read(part.value))
+    if answer.part.value is not None:
+        answer = replace(answer, locations=without(answer.locations, answer.part.value[1]))
+    page = answer.locations[listing.page(arguments, DEFAULT_LIMIT)]
     return await workplace.run(
         [location.path for location in page],
-        lambda: _result(name, workplace, arguments, target, part, locations, texts),
+        lambda: _result(name, workplace, arguments, target, answer, texts),
     )
 
 
@@ -130,11 +146,11 @@ def _result(  # noqa: PLR0917  the facts about one call
     workplace: Workplace,
     arguments: Mapping[str, Any],
     target: Target,
-    part: Part[Any],
-    locations: Sequence[Location],
+    answer: CheckedAnswer,
     texts: Texts,
 ) -> ToolResult:
     _, member, title = _METHODS[name]
+    locations, comparison = answer.locations, answer.comparison
     # only the files of the page are read
     page = [
         place_at(location, texts, target.server.encoding)
@@ -146,14 +162,18 @@ def _result(  # noqa: PLR0917  the facts about one call
     about, head = target_members(target, workplace)
     files = len({location.path for location in locations})
     about["files"] = files
+    head = [*head, f"files: {files}"]
+    if comparison is not None:
+        about["words"] = words_members(comparison, workplace)
+        head += words_lines(comparison)
     places = Listing(
         title,
         member,
         entries,
-        [part.freshness],
+        [answer.part.freshness],
         target.unavailable,
         about,
-        [*head, f"files: {files}"],
+        head,
         total=len(locations),
     )
     return listing.result(places, arguments, DEFAULT_LIMIT)

@@ -50,6 +50,7 @@ class Workplace:
         environment: see `Environment`.
         editor: asks the editor that has the project open for its problems.
         searches: what its searches share.
+        compares_words: whether answers are compared with the words in the project's files.
         disk: runs short file operations.
     """
 
@@ -59,6 +60,7 @@ class Workplace:
     environment: Environment
     editor: AskEditor = no_editor
     searches: KeptSearches = field(default_factory=KeptSearches)
+    compares_words: bool = True
     disk: LocalFiles = field(init=False, compare=False)
     _files: LanguageFiles = field(init=False, compare=False)
     _names: dict[str, tuple[str, str | None]] = field(init=False, compare=False, default_factory=dict)

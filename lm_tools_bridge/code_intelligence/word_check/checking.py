@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut
+from lm_tools_bridge.code_intelligence.tools.asking import Part
 from lm_tools_bridge.code_intelligence.tools.project_files import without_libraries
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location, locations_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
@@ -22,6 +24,8 @@ from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, order_of
 from lm_tools_bridge.code_intelligence.word_check.comparison import (
+    MAX_FILES_LISTED,
+    MAX_LINES_TOLD,
     Comparison,
     Meaning,
     Places,
@@ -65,38 +69,116 @@ Home = tuple[Path, Mapping[str, Any]]
 """A file and an LSP range in which the symbol is defined or declared."""
 
 
-async def check_answer(
-    workplace: Workplace, target: Target, locations: Iterable[Location], seconds: float, texts: Texts
-) -> Comparison | None:
-    """Compare the places that a server named for a symbol with the words in the project.
+@dataclass(frozen=True, slots=True)
+class CheckedAnswer:
+    """An answer of a server with what the words say of it.
 
-    Args:
+    Attributes:
+        part: the answer; its freshness is partial at best if the words say that it may not be complete.
+        locations: its places.
+        comparison: None if nothing was compared: there is no answer, the name is no word, or the user wants
+            no comparison.
+    """
+
+    part: Part[Any]
+    locations: Sequence[Location]
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCheck:
+    """Checks the answers to one call.
+
+    Attributes:
         workplace: where to search.
         target: the symbol.
-        locations: the server's places, declarations among them.
         seconds: how long the call waits for servers.
         texts: the files read by this call.
-
-    Returns:
-        None if there is nothing to compare, because the name is no word.
-
-    Raises:
-        ServerGone: the server ended.
+        is_edit: whether the places are those of edits. Uses may leave out the declaration, edits may not.
     """
-    if not is_word(target.name):
-        return None
-    until = asyncio.get_running_loop().time() + (CHECK_S if seconds else QUICK_S)
-    questions = _Questions(workplace, target, until)
-    places = await asyncio.to_thread(_places_of, list(locations))
-    await questions.find_homes(places)
-    scope = await _scope(target, questions.declared, texts)
-    words = await find_project_words(
-        workplace, target.name, target.server.specification, target.server.encoding, texts,
-        places=questions.homes, scope=scope,
-    )  # fmt: skip
-    rest = left_out(words.words, questions.homes)
-    await questions.ask(rest)
-    return compare(target.name, rest, questions.meanings, {}, has_all_words=words.has_all)
+
+    workplace: Workplace
+    target: Target
+    seconds: float
+    texts: Texts
+    is_edit: bool = False
+
+    async def checked(
+        self, ask: Callable[[], Awaitable[Part[Any]]], read: Callable[[Any], Awaitable[Sequence[Location]]]
+    ) -> CheckedAnswer:
+        """Ask, and compare the answer with the words.
+
+        A server that left out what it takes for uses was given their files meanwhile; it is asked once more.
+
+        Args:
+            ask: asks the server.
+            read: the places in its answer.
+
+        Raises:
+            ServerGone: the server ended.
+        """
+        answer = await self._compared(await ask(), read)
+        if answer.comparison is not None and answer.comparison.has_left_out_uses:
+            answer = await self._compared(await ask(), read)
+        if answer.comparison is None or answer.comparison.is_complete:
+            return answer
+        freshness = limited(answer.part.freshness, answer.comparison, self.workplace)
+        return replace(answer, part=replace(answer.part, freshness=freshness))
+
+    async def _compared(
+        self, part: Part[Any], read: Callable[[Any], Awaitable[Sequence[Location]]]
+    ) -> CheckedAnswer:
+        locations = await read(part.value)
+        if part.value is None or not self.workplace.compares_words or not is_word(self.target.name):
+            return CheckedAnswer(part, locations)
+        is_quick = not self.seconds or part.freshness.state in {"indexing", "stale"}
+        until = asyncio.get_running_loop().time() + (QUICK_S if is_quick else CHECK_S)
+        comparison = await self._compare(locations, until)
+        return CheckedAnswer(part, locations, comparison)
+
+    async def _compare(self, locations: Sequence[Location], until: float) -> Comparison:
+        target, places = self.target, await asyncio.to_thread(_places_of, locations)
+        questions = _Questions(self.workplace, target, until)
+        await questions.find_homes(places)
+        scope = await _scope(target, questions.declared, self.texts)
+        answered = places if self.is_edit else questions.homes
+        words = await find_project_words(
+            self.workplace, target.name, target.server.specification, target.server.encoding, self.texts,
+            places=answered, scope=scope,
+        )  # fmt: skip
+        rest = left_out(words.words, answered)
+        await questions.ask(rest)
+        return compare(target.name, rest, questions.meanings, {}, has_all_words=words.has_all)
+
+
+def limited(freshness: Freshness, comparison: Comparison, workplace: Workplace) -> Freshness:
+    """The freshness of an answer, which is partial at best if words say that it may not be complete."""
+    if comparison.is_complete:
+        return freshness
+    reason = comparison.reason(lambda path: workplace.shown_path(Path(path)))
+    if freshness.state == "fresh":
+        return Freshness(freshness.provider, "partial", reason)
+    return replace(freshness, reason=f"{freshness.reason}; {reason}")
+
+
+def words_lines(comparison: Comparison) -> list[str]:
+    """What a text says of words that an answer rightly leaves out."""
+    explained = comparison.explained()
+    return [f"left out: {explained}"] if explained else []
+
+
+def words_members(comparison: Comparison, workplace: Workplace) -> dict[str, Any]:
+    """What `structuredContent` says of a comparison."""
+    files = [
+        {
+            "workspacePath": workplace.shown_path(Path(file.path)),
+            "count": len(file.lines),
+            "firstLines": list(file.lines[:MAX_LINES_TOLD]),
+            "why": file.why,
+        }
+        for file in comparison.missing[:MAX_FILES_LISTED]
+    ]
+    return comparison.structured(files)
 
 
 def _places_of(locations: Sequence[Location]) -> Places:
@@ -131,15 +213,15 @@ class _Questions:
 
     async def find_homes(self, places: Places) -> None:
         """Ask where the symbol is defined and declared."""
-        self.homes = places
+        self.homes = places.copy()
         start = self.target.position
         at = (start["line"], start["character"], start["line"], start["character"])
-        places.add(await asyncio.to_thread(file_of, self.target.path), at)
+        self.homes.add(await asyncio.to_thread(file_of, self.target.path), at)
         for method in (_DEFINITION, _DECLARATION):
             if self.target.server.supports(method):
                 self.declared += await self._locations(method, self.target.params) or ()
         for path, order in await asyncio.to_thread(_real_orders, self.declared):
-            places.add(path, order)
+            self.homes.add(path, order)
 
     async def ask(self, rest: Sequence[Word]) -> None:
         """Ask what the words mean, as long as there is time."""
@@ -249,7 +331,7 @@ def _in_few_files(words: Sequence[Word]) -> list[Word]:
 
 
 async def _scope(target: Target, declared: Sequence[Location], texts: Texts) -> Scope:
-    """Where a word can be the symbol: a local variable is one of its file, a lower-case name in Go of its package."""
+    """Where a word can be the symbol: by its declaration, and in Go by its first letter."""
     homes = await asyncio.to_thread(_real_orders, declared)
     files = {path for path, _ in homes} or {await asyncio.to_thread(file_of, target.path)}
     if len(files) != 1:

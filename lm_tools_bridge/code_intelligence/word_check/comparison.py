@@ -56,6 +56,10 @@ class Places:
         line, start, last, end = order
         self._by_line.setdefault((path, line), []).append((start, end if last == line else start))
 
+    def copy(self) -> Places:
+        """The same ranges; more can be added to either."""
+        return Places({key: list(ranges) for key, ranges in self._by_line.items()})
+
     def has(self, word: Word) -> bool:
         """Whether a range touches a word. An edit may insert behind the word, and no two words touch."""
         ranges = self._by_line.get((word.path, word.line), ())
@@ -168,7 +172,7 @@ def left_out(words: Iterable[Word], places: Places) -> list[Word]:
 
 
 def asking_order(words: Iterable[Word]) -> list[Word]:
-    """Which of the words to ask the server about: the first one of each file, then the second ones, and so on.
+    """Which words to ask the server about: the first one of each file, then the second ones, and so on.
 
     Words in comments and strings mean nothing to a server, but for those that are the whole string.
     """

@@ -138,6 +138,15 @@ def test_only_the_user_decides_that_servers_start_at_once(home: ConfigHome) -> N
     assert home.codes() == ["CONFIG_INVALID_VALUE", "CONFIG_UNKNOWN_KEY"]
 
 
+def test_only_the_user_decides_that_answers_are_not_compared_with_words(home: ConfigHome) -> None:
+    assert home.current().features["code_intelligence"].compare_words
+    home.workspace("[language_servers]\ncompare_words = false\n")
+    assert home.current().features["code_intelligence"].compare_words
+    assert home.codes() == ["CONFIG_UNKNOWN_KEY"]
+    home.user("[language_servers]\ncompare_words = false\n")
+    assert not home.current().features["code_intelligence"].compare_words
+
+
 def test_there_may_be_fifty(home: ConfigHome) -> None:
     home.user("".join(f"[language_servers.n{number}]\nenabled = false\n" for number in range(51)))
     assert len(entries(home)) == 50

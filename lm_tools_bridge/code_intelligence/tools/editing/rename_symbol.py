@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import keyword
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,16 +14,20 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools import references
-from lm_tools_bridge.code_intelligence.tools.asking import Waiting
+from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting
 from lm_tools_bridge.code_intelligence.tools.editing import edit_results
 from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposal
 from lm_tools_bridge.code_intelligence.tools.references import target_members
+from lm_tools_bridge.code_intelligence.tools.symbols.places import Location
 from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
+from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditFile, EditRefused, read_workspace_edit
+from lm_tools_bridge.code_intelligence.word_check.checking import AnswerCheck, words_lines, words_members
 from workspace_server.call_context import CallContext
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 
 _METHOD: Final = "textDocument/rename"
+_ALLOW: Final = "allowIncomplete"
 _ANYWHERE: Final = re.compile(r"[\w$#@!?~:.*<=>\[\]+%^&|-]+")
 """What names are made of in any language, such as `a-b` in CSS, `r#type` in Rust, and `operator+` in C++."""
 _PYTHON: Final = frozenset({".py", ".pyi"})
@@ -58,7 +63,12 @@ async def call(
     async def work(server: LanguageServer) -> Any:
         return await server.request(_METHOD, {**target.params, "newName": new}) or {}
 
-    part = await references.ask(workplace, target, work, waiting)
+    async def ask_server() -> Part[Any]:
+        return await references.ask(workplace, target, work, waiting)
+
+    check = AnswerCheck(workplace, target, waiting.seconds, texts, is_edit=True)
+    answer = await check.checked(ask_server, _edited_places)
+    part, comparison = answer.part, answer.comparison
     if part.value is None:
         raise ToolError(
             f"it cannot be renamed: {part.freshness.text()}. No file was changed",
@@ -72,6 +82,11 @@ async def call(
         if arguments.get("apply", True):
             raise ToolError(f"{reason}. No file was changed; apply: false shows what is known")
     about, head = target_members(target, workplace)
+    if comparison is not None:
+        about["words"] = words_members(comparison, workplace)
+        head += words_lines(comparison)
+        if not comparison.is_complete and arguments.get("apply", True) and not arguments.get(_ALLOW, False):
+            raise _incomplete(part.freshness, about)
     proposal = Proposal(
         "Rename symbol summary",
         part.value,
@@ -84,6 +99,23 @@ async def call(
         new,
     )
     return await edit_results.finish(workplace, proposal, texts, apply=arguments.get("apply", True))
+
+
+async def _edited_places(edit: Any) -> Sequence[Location]:
+    """The places that a `WorkspaceEdit` changes."""
+    operations = await asyncio.to_thread(read_workspace_edit, edit)
+    if isinstance(operations, EditRefused):
+        return []
+    edits = [operation for operation in operations if isinstance(operation, EditFile)]
+    return [Location(each.path, edit.get("range")) for each in edits for edit in each.edits]
+
+
+def _incomplete(freshness: Freshness, about: Mapping[str, Any]) -> ToolError:
+    return ToolError(
+        f"the change may miss places ({freshness.text()}). No file was changed; "
+        f"apply: false shows the change, and {_ALLOW}: true applies it as it is",
+        {**about, "freshness": [freshness.structured()]},
+    )
 
 
 def _check(new: str, path: Path | None = None) -> None:

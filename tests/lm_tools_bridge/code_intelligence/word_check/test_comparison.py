@@ -50,8 +50,8 @@ def test_code_that_nothing_explains_makes_the_answer_incomplete() -> None:
     assert not result.is_complete
     assert result.reason() == (
         "3 more lines in 3 files have the word name: "
-        "a (uses by the server's own definition, which it left out); "
-        "b (the server knows no definition there); c (not looked at for want of time)"
+        "a#2 (uses by the server's own definition, which it left out); "
+        "b#2 (the server knows no definition there); c#2 (not looked at for want of time)"
     )
 
 

@@ -1,0 +1,309 @@
+"""Answers are compared with the words of the project: `fresh` is said only if nothing unexplained is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.server import RequestTimedOut
+from lm_tools_bridge.code_intelligence.tools import references
+from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
+from lm_tools_bridge.code_intelligence.word_check import checking, project_words
+from support.projects.file_tree import write_tree
+from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, workplace_of
+from support.servers.language_servers.python_symbols import file_of, found, python_server, uses, word_at
+from workspace_server.tool import ToolError
+
+FILES = {
+    "src/a.py": "def old():\n    pass\n",
+    "src/b.py": "from a import old\nold()\n",
+    "tests/c.py": "from a import old\n\n\nassert old() and old()\n",
+    "tests/d.py": "# old, and 'old'\nx = 'old'\n",
+    "README.md": "old\n",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_tree(Path(os.path.realpath(tmp_path)) / "proj", FILES)
+
+
+def server_of(root: Path) -> InMemoryServer:
+    """A server that knows that strings are no names."""
+    server = python_server(root)
+    for method in ("textDocument/definition", "textDocument/references"):
+        server.answers[method] = _code_only(server.answers[method])
+    return server
+
+
+def _code_only(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda params: [
+        one for one in answer(params) if "d.py" not in one["uri"] and file_of(params).name != "d.py"
+    ]
+
+
+def without_tests(root: Path) -> InMemoryServer:
+    """A server that knows no use in `tests`, though it says that it is complete."""
+    server = server_of(root)
+    for method in ("textDocument/references", "textDocument/rename"):
+        server.answers[method] = _without_tests(server.answers[method])
+    return server
+
+
+def _without_tests(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def cut(params: Any) -> Any:
+        result = answer(params)
+        if isinstance(result, Mapping):
+            return {
+                "changes": {uri: edits for uri, edits in result["changes"].items() if "/tests/" not in uri}
+            }
+        return [one for one in result if "/tests/" not in one["uri"]]
+
+    return cut
+
+
+async def ask(root: Path, server: InMemoryServer, **arguments: Any) -> dict[str, Any]:
+    arguments.setdefault("symbol", "old")
+    result = await references.call("lm_references", workplace_of(root, server), arguments, CONTEXT)
+    assert isinstance(result.structured, dict)
+    return {**result.structured, "text": result.text}
+
+
+async def rename(root: Path, server: InMemoryServer, **arguments: Any) -> dict[str, Any]:
+    asked = {"symbol": "old", "newName": "new", **arguments}
+    result = await rename_symbol.call("lm_renameSymbol", workplace_of(root, server), asked, CONTEXT)
+    assert isinstance(result.structured, dict)
+    return result.structured
+
+
+async def test_an_answer_with_all_words_stays_fresh_and_tells_what_it_rightly_leaves_out(root: Path) -> None:
+    answer = await ask(root, server_of(root))
+    assert answer["freshness"] == [{"provider": "py", "state": "fresh"}]
+    assert answer["words"]["complete"]
+    assert "left out: 2 lines in comments and strings (1 with the name alone in quotes)" in answer["text"]
+
+
+async def test_uses_that_the_server_left_out_are_told_and_never_listed(root: Path) -> None:
+    answer = await ask(root, without_tests(root))
+    assert answer["freshness"] == [
+        {
+            "provider": "py",
+            "state": "partial",
+            "reason": "2 more lines in 1 file have the word old: "
+            "proj/tests/c.py (2) (uses by the server's own definition, which it left out)",
+        }
+    ]
+    assert {one["workspacePath"] for one in answer["references"]} == {"proj/src/b.py"}
+    assert answer["words"]["missingFiles"] == [
+        {
+            "workspacePath": "proj/tests/c.py",
+            "count": 2,
+            "firstLines": [1, 4],
+            "why": "uses by the server's own definition, which it left out",
+        }
+    ]
+
+
+async def test_words_that_the_server_cannot_place_make_an_answer_partial(root: Path) -> None:
+    server = without_tests(root)
+    del server.answers["textDocument/definition"]
+    answer = await ask(root, server)
+    assert answer["freshness"][0]["state"] == "partial"
+    assert answer["words"]["missingLines"] == 2
+
+
+async def test_an_answer_that_is_partial_already_keeps_its_reason(root: Path) -> None:
+    server = without_tests(root)
+    server.state = Freshness("py", "unknown", "it gives no sign")
+    part = (await ask(root, server))["freshness"][0]
+    assert part["state"] == "unknown"
+    assert part["reason"].startswith("it gives no sign; 2 more lines in 1 file have the word old: ")
+
+
+async def test_another_symbol_of_the_name_is_no_missing_use(root: Path) -> None:
+    write_tree(root, {"tests/c.py": "class Other:\n    def old(self):\n        pass\n\n\nOther().old()\n"})
+    server = without_tests(root)
+    everywhere = server.answers["textDocument/definition"]
+
+    def definition(params: Any) -> Any:
+        if "c.py" not in params["textDocument"]["uri"]:
+            return everywhere(params)
+        return [one["location"] for one in found(root) if one["containerName"] == "Other"]
+
+    server.answers["textDocument/definition"] = definition
+    answer = await ask(root, server, filePath="src/a.py")
+    assert answer["freshness"][0]["state"] == "fresh"
+    assert answer["words"]["linesWithOtherSymbols"] == 2
+
+
+async def test_many_uses_of_another_symbol_cost_few_questions(root: Path) -> None:
+    text = "class Other:\n    def old(self):\n        pass\n\n\n" + "Other().old()\n" * 100
+    write_tree(root, {"tests/c.py": text})
+    server = without_tests(root)
+    functions = [one["location"] for one in found(root) if one["name"] == "old"]
+
+    def is_other(location: Any) -> bool:
+        return "c.py" in location["uri"]
+
+    def definition(params: Any) -> Any:
+        return [one for one in functions if is_other(one) == is_other(params["textDocument"])]
+
+    def all_uses(params: Any) -> Any:
+        return [
+            one
+            for one in uses(root, "old", declarations=True)
+            if is_other(one) == is_other(params["textDocument"])
+        ]
+
+    server.answers["textDocument/definition"] = _code_only(definition)
+    server.answers["textDocument/references"] = _code_only(all_uses)
+    answer = await ask(root, server, filePath="src/a.py")
+    assert (answer["freshness"][0]["state"], answer["words"]["linesWithOtherSymbols"]) == ("fresh", 101)
+    assert sum(method == "textDocument/definition" for method, _ in server.asked) < 20
+
+
+async def test_a_word_that_leads_to_an_installed_copy_of_the_file_is_no_other_symbol(root: Path) -> None:
+    copy = write_tree(root, {".venv/lib/src/a.py": "def old():\n    pass\n"}) / ".venv/lib/src/a.py"
+    server = without_tests(root)
+    own = {"uri": (root / "src/a.py").as_uri(), "range": at(0, 4, 0, 7)}
+    installed = {**own, "uri": copy.as_uri()}
+    server.answers["textDocument/references"] = _in_project(server.answers["textDocument/references"])
+    server.answers["textDocument/definition"] = lambda params: (
+        [installed if file_of(params).name == "c.py" else own]
+    )
+    answer = await ask(root, server, filePath="src/a.py")
+    assert (
+        "(the server takes it from a built or installed copy of the file)" in answer["freshness"][0]["reason"]
+    )
+
+
+def _in_project(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda params: [one for one in answer(params) if ".venv" not in one["uri"]]
+
+
+async def test_a_server_that_knows_more_once_it_was_given_the_files_is_asked_again(root: Path) -> None:
+    server = without_tests(root)
+    cut = server.answers["textDocument/references"]
+
+    def references_of(params: Any) -> Any:
+        is_given = root / "tests/c.py" in server.opened
+        return (
+            [one for one in uses(root, word_at(params), declarations=True) if "d.py" not in one["uri"]]
+            if is_given
+            else cut(params)
+        )
+
+    server.answers["textDocument/references"] = references_of
+    answer = await ask(root, server)
+    assert answer["freshness"] == [{"provider": "py", "state": "fresh"}]
+    assert answer["total"] == 5
+
+
+async def test_a_comparison_ends_though_the_server_does_not_answer(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "CHECK_S", 0.0)
+    server = without_tests(root)
+
+    def late(params: Any) -> Any:
+        raise RequestTimedOut
+
+    server.answers["textDocument/definition"] = late
+    answer = await ask(root, server, filePath="src/a.py", line=1)
+    assert "tests/c.py (2) (not looked at for want of time)" in answer["freshness"][0]["reason"]
+
+
+async def test_a_search_that_does_not_end_makes_an_answer_partial(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project_words, "MAX_LINES", 1)
+    server = python_server(root)
+    assert (await ask(root, server))["freshness"][0][
+        "reason"
+    ] == "not all files with the word old were compared"
+
+
+async def test_a_comparison_can_be_switched_off(root: Path) -> None:
+    workplace = replace(workplace_of(root, without_tests(root)), compares_words=False)
+    result = await references.call("lm_references", workplace, {"symbol": "old"}, CONTEXT)
+    assert result.structured is not None
+    assert result.structured["freshness"] == [{"provider": "py", "state": "fresh"}]
+    assert "words" not in result.structured
+
+
+async def test_a_local_name_is_compared_in_its_file_only(root: Path) -> None:
+    write_tree(root, {"src/a.py": "def f():\n    old = 1\n    return old\n"})
+    server = python_server(root)
+    place = {"uri": (root / "src/a.py").as_uri(), "range": at(2, 11, 2, 14)}
+    declared = {"uri": (root / "src/a.py").as_uri(), "range": at(1, 4, 1, 7)}
+    server.answers["textDocument/references"] = lambda params: [place]
+    server.answers["textDocument/definition"] = lambda params: [declared]
+    answer = await ask(root, server, filePath="src/a.py", line=2)
+    assert answer["freshness"][0]["state"] == "fresh"
+
+
+async def test_an_argument_is_compared_where_calls_name_it(root: Path) -> None:
+    write_tree(root, {"src/a.py": "def f(old):\n    return old\n", "src/b.py": "f(old=1)\nold\n"})
+    server = python_server(root)
+    place = {"uri": (root / "src/a.py").as_uri(), "range": at(1, 11, 1, 14)}
+    declared = {"uri": (root / "src/a.py").as_uri(), "range": at(0, 6, 0, 9)}
+    server.answers["textDocument/references"] = lambda params: [place]
+    server.answers["textDocument/definition"] = lambda params: [declared] if "a.py" in str(params) else []
+    answer = await ask(root, server, filePath="src/a.py", line=1)
+    assert answer["words"]["missingFiles"][0]["firstLines"] == [1]
+
+
+async def test_a_member_that_a_constructor_sets_is_compared_everywhere(root: Path) -> None:
+    write_tree(root, {"src/a.py": "class A:\n    def f(self):\n        self.old = 1\n"})
+    server = python_server(root)
+    declared = {"uri": (root / "src/a.py").as_uri(), "range": at(2, 13, 2, 16)}
+    server.answers["textDocument/references"] = lambda params: []
+    server.answers["textDocument/definition"] = lambda params: [declared] if "a.py" in str(params) else []
+    answer = await ask(root, server, filePath="src/a.py", line=3)
+    assert answer["words"]["missingLines"] == 4
+
+
+async def test_a_rename_that_may_miss_places_changes_nothing(root: Path) -> None:
+    with pytest.raises(
+        ToolError, match=r"may miss places .*tests/c\.py .* No file was changed; .*allowIncomplete"
+    ):
+        await rename(root, without_tests(root))
+    assert "old" in (root / "src/a.py").read_text()
+
+
+async def test_a_rename_that_may_miss_places_is_shown_with_what_it_misses(root: Path) -> None:
+    shown = await rename(root, without_tests(root), apply=False)
+    assert (shown["applied"], shown["freshness"][0]["state"], shown["words"]["missingLines"]) == (
+        False,
+        "partial",
+        2,
+    )
+
+
+async def test_a_rename_that_may_miss_places_is_applied_if_that_is_allowed(root: Path) -> None:
+    applied = await rename(root, without_tests(root), allowIncomplete=True)
+    assert (applied["applied"], applied["freshness"][0]["state"]) == (True, "partial")
+    assert (root / "src/b.py").read_text() == "from a import new\nnew()\n"
+
+
+async def test_a_rename_that_leaves_the_declaration_is_incomplete(root: Path) -> None:
+    server = server_of(root)
+    whole = server.answers["textDocument/rename"]
+    server.answers["textDocument/rename"] = lambda params: {
+        "changes": {uri: edits for uri, edits in whole(params)["changes"].items() if "a.py" not in uri}
+    }
+    with pytest.raises(ToolError, match=r"src/a\.py#1"):
+        await rename(root, server)
+
+
+async def test_questions_are_asked_side_by_side(root: Path) -> None:
+    write_tree(root, {f"tests/more_{number}.py": "old()\n" for number in range(20)})
+    answer = await asyncio.wait_for(ask(root, without_tests(root)), 10)
+    assert answer["words"]["missingLines"] == 22

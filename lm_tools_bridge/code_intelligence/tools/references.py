@@ -23,14 +23,14 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import (
 )
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target, positions_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
-from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
-from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
-from lm_tools_bridge.code_intelligence.word_check.checking import (
+from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
     AnswerCheck,
     CheckedAnswer,
     words_lines,
     words_members,
 )
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from workspace_server.call_context import CallContext
 from workspace_server.tool import ToolResult
 

@@ -20,9 +20,13 @@ from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposa
 from lm_tools_bridge.code_intelligence.tools.references import target_members
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location
 from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target
+from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
+    AnswerCheck,
+    words_lines,
+    words_members,
+)
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from lm_tools_bridge.code_intelligence.wire.workspace_edits import EditFile, EditRefused, read_workspace_edit
-from lm_tools_bridge.code_intelligence.word_check.checking import AnswerCheck, words_lines, words_members
 from workspace_server.call_context import CallContext
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 

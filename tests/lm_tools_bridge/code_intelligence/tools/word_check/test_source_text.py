@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.word_check.source_text import find_words
+from lm_tools_bridge.code_intelligence.tools.word_check.source_text import find_words
 
 
 def kinds(text: str, suffix: str, word: str = "name") -> list[str]:

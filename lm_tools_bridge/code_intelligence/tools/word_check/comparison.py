@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from lm_tools_bridge.code_intelligence.word_check.source_text import WordKind
+from lm_tools_bridge.code_intelligence.tools.word_check.source_text import WordKind
 
 MAX_FILES_TOLD: Final = 4
 """Files that a sentence names for one reason: enough to see which part of the project is missing."""

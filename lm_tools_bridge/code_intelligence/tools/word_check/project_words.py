@@ -14,10 +14,10 @@ from lm_tools_bridge.code_intelligence.server import PositionEncoding
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.tools.project_files import without_libraries
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.word_check.comparison import Places, Word
+from lm_tools_bridge.code_intelligence.tools.word_check.source_text import TextWord, find_words
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
-from lm_tools_bridge.code_intelligence.word_check.comparison import Places, Word
-from lm_tools_bridge.code_intelligence.word_check.source_text import TextWord, find_words
 from workspace_server.sources.builtin.search.engine import Where, find_text
 from workspace_server.sources.builtin.search.query import EngineUnavailable, TextMatch, TextQuery
 

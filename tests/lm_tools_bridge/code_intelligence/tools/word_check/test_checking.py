@@ -15,7 +15,7 @@ from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import RequestTimedOut
 from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
-from lm_tools_bridge.code_intelligence.word_check import checking, project_words
+from lm_tools_bridge.code_intelligence.tools.word_check import checking, project_words
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, workplace_of
 from support.servers.language_servers.python_symbols import file_of, found, python_server, uses, word_at

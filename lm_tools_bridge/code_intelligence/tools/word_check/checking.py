@@ -20,10 +20,7 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import Location, loc
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
-from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
-from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
-from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, order_of
-from lm_tools_bridge.code_intelligence.word_check.comparison import (
+from lm_tools_bridge.code_intelligence.tools.word_check.comparison import (
     MAX_FILES_LISTED,
     MAX_LINES_TOLD,
     Comparison,
@@ -34,12 +31,15 @@ from lm_tools_bridge.code_intelligence.word_check.comparison import (
     compare,
     left_out,
 )
-from lm_tools_bridge.code_intelligence.word_check.project_words import (
+from lm_tools_bridge.code_intelligence.tools.word_check.project_words import (
     Scope,
     file_of,
     find_project_words,
     is_word,
 )
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, order_of
 
 CHECK_S: Final = 4.0
 """Longest time for what is asked of the server: a fifth of what a call waits for servers by default."""

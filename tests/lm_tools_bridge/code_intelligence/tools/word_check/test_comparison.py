@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_tools_bridge.code_intelligence.word_check.comparison import (
+from lm_tools_bridge.code_intelligence.tools.word_check.comparison import (
     Comparison,
     MissingFile,
     Places,
@@ -11,7 +11,7 @@ from lm_tools_bridge.code_intelligence.word_check.comparison import (
     compare,
     left_out,
 )
-from lm_tools_bridge.code_intelligence.word_check.source_text import WordKind
+from lm_tools_bridge.code_intelligence.tools.word_check.source_text import WordKind
 
 
 def word(path: str, line: int, start: int = 0, kind: WordKind = "code") -> Word:

@@ -93,14 +93,14 @@ async def call(
     async def ask_server() -> Part[Any]:
         return await ask(workplace, target, work, waiting)
 
-    async def read(value: tuple[Any, frozenset[PlaceKey]] | None) -> Sequence[Location]:
+    async def read_places(value: tuple[Any, frozenset[PlaceKey]] | None) -> Sequence[Location]:
         return await own_locations(workplace, (value or (None,))[0])
 
     if is_about_uses:
-        answer = await AnswerCheck(workplace, target, waiting.seconds, texts).checked(ask_server, read)
+        answer = await AnswerCheck(workplace, target, waiting.seconds, texts).checked(ask_server, read_places)
     else:
         part = await ask_server()
-        answer = CheckedAnswer(part, await read(part.value))
+        answer = CheckedAnswer(part, await read_places(part.value))
     if answer.part.value is not None:
         answer = replace(answer, locations=without(answer.locations, answer.part.value[1]))
     page = answer.locations[listing.page(arguments, DEFAULT_LIMIT)]

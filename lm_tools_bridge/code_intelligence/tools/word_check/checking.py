@@ -104,7 +104,9 @@ class AnswerCheck:
     is_edit: bool = False
 
     async def checked(
-        self, ask: Callable[[], Awaitable[Part[Any]]], read: Callable[[Any], Awaitable[Sequence[Location]]]
+        self,
+        ask: Callable[[], Awaitable[Part[Any]]],
+        read_places: Callable[[Any], Awaitable[Sequence[Location]]],
     ) -> CheckedAnswer:
         """Ask, and compare the answer with the words.
 
@@ -112,23 +114,23 @@ class AnswerCheck:
 
         Args:
             ask: asks the server.
-            read: the places in its answer.
+            read_places: gives the places in its answer.
 
         Raises:
             ServerGone: the server ended.
         """
-        answer = await self._compared(await ask(), read)
+        answer = await self._compared(await ask(), read_places)
         if answer.comparison is not None and answer.comparison.has_left_out_uses:
-            answer = await self._compared(await ask(), read)
+            answer = await self._compared(await ask(), read_places)
         if answer.comparison is None or answer.comparison.is_complete:
             return answer
         freshness = limited(answer.part.freshness, answer.comparison, self.workplace)
         return replace(answer, part=replace(answer.part, freshness=freshness))
 
     async def _compared(
-        self, part: Part[Any], read: Callable[[Any], Awaitable[Sequence[Location]]]
+        self, part: Part[Any], read_places: Callable[[Any], Awaitable[Sequence[Location]]]
     ) -> CheckedAnswer:
-        locations = await read(part.value)
+        locations = await read_places(part.value)
         if part.value is None or not self.workplace.compares_words or not is_word(self.target.name):
             return CheckedAnswer(part, locations)
         is_quick = not self.seconds or part.freshness.state in {"indexing", "stale"}
@@ -263,7 +265,7 @@ class _Questions:
             params = {**_params(word), "context": {"includeDeclaration": True}}
             locations = await self._locations(_REFERENCES, params) or []
             uses = await asyncio.to_thread(_places_of, locations)
-            self.meanings |= {each: "other" for each in queue if uses.has(each)}
+            self.meanings |= {each: "other" for each in queue if uses.covers(each)}
             queue = left_out(queue, uses)
         return queue
 
@@ -293,7 +295,7 @@ class _Questions:
         if not orders:
             return "none"
         if any(
-            self.homes.has(Word(path, line, start, start, "code")) for path, (line, start, _, _) in orders
+            self.homes.covers(Word(path, line, start, start, "code")) for path, (line, start, _, _) in orders
         ):
             return "same"
         homes = [Path(path) for path, _ in _real_orders(self.declared)] or [self.target.path]

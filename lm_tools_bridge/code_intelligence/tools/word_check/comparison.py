@@ -60,7 +60,7 @@ class Places:
         """The same ranges; more can be added to either."""
         return Places({key: list(ranges) for key, ranges in self._by_line.items()})
 
-    def has(self, word: Word) -> bool:
+    def covers(self, word: Word) -> bool:
         """Whether a range touches a word. An edit may insert behind the word, and no two words touch."""
         ranges = self._by_line.get((word.path, word.line), ())
         return any(start <= word.end and word.start <= end for start, end in ranges)
@@ -114,11 +114,11 @@ class Comparison:
         """Whether the server left out what it takes for uses itself: it may know them by now."""
         return any(file.why == _WHY["same"] for file in self.missing)
 
-    def reason(self, shown: Callable[[str], str] = str) -> str:
+    def reason(self, show_path: Callable[[str], str] = str) -> str:
         """Why the answer may be incomplete, in a sentence for a model; empty if it is complete.
 
         Args:
-            shown: the path of a file as texts show it.
+            show_path: gives the path of a file as texts show it.
         """
         if not self.missing:
             return "" if self.has_all_words else f"not all files with the word {self.word} were compared"
@@ -126,8 +126,8 @@ class Comparison:
         rest = "" if self.has_all_words else "; not all files were compared"
         has = "has" if count == 1 else "have"
         return (
-            f"{_counted(count, 'more line')} in {_counted(files, 'file')} {has} the word {self.word}: "
-            f"{'; '.join(self._groups(shown))}{rest}"
+            f"{_count_text(count, 'more line')} in {_count_text(files, 'file')} {has} the word {self.word}: "
+            f"{'; '.join(self._groups(show_path))}{rest}"
         )
 
     def explained(self) -> str:
@@ -135,9 +135,9 @@ class Comparison:
         parts = []
         if self.in_text:
             quoted = f" ({self.quoted} with the name alone in quotes)" if self.quoted else ""
-            parts.append(f"{_counted(self.in_text, 'line')} in comments and strings{quoted}")
+            parts.append(f"{_count_text(self.in_text, 'line')} in comments and strings{quoted}")
         if self.of_others:
-            parts.append(f"{_counted(self.of_others, 'line')} with other symbols of this name")
+            parts.append(f"{_count_text(self.of_others, 'line')} with other symbols of this name")
         return ", ".join(parts)
 
     def structured(self, missing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -156,19 +156,19 @@ class Comparison:
             "linesWithOtherSymbols": self.of_others,
         }
 
-    def _groups(self, shown: Callable[[str], str]) -> Iterator[str]:
+    def _groups(self, show_path: Callable[[str], str]) -> Iterator[str]:
         by_reason: dict[str, list[MissingFile]] = {}
         for file in self.missing:
             by_reason.setdefault(file.why, []).append(file)
         for why, files in by_reason.items():
-            names = ", ".join(_named(file, shown) for file in files[:MAX_FILES_TOLD])
+            names = ", ".join(_name_file(file, show_path) for file in files[:MAX_FILES_TOLD])
             rest = len(files) - MAX_FILES_TOLD
             yield f"{names}{f' and {rest} more files' if rest > 0 else ''} ({why})"
 
 
 def left_out(words: Iterable[Word], places: Places) -> list[Word]:
     """The words that no place covers."""
-    return [word for word in words if not places.has(word)]
+    return [word for word in words if not places.covers(word)]
 
 
 def asking_order(words: Iterable[Word]) -> list[Word]:
@@ -232,10 +232,10 @@ def _worst(meanings: Iterable[Meaning | None]) -> Meaning | None:
     return next((meaning for meaning in worst_first if meaning in met), None)
 
 
-def _named(file: MissingFile, shown: Callable[[str], str]) -> str:
+def _name_file(file: MissingFile, show_path: Callable[[str], str]) -> str:
     count = len(file.lines)
-    return shown(file.path) + (f" ({count})" if count > 1 else f"#{file.lines[0]}")
+    return show_path(file.path) + (f" ({count})" if count > 1 else f"#{file.lines[0]}")
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -98,19 +98,19 @@ async def find_project_words(
     settings = replace(workplace.searches.settings(), deadline=SEARCH_S)
     query = replace(query, case_sensitive=True)
     try:
-        found = await find_text(workplace.workspace, query, _where(kind), MAX_LINES, settings)
+        matches = await find_text(workplace.workspace, query, _where(kind), MAX_LINES, settings)
     except EngineUnavailable:
         return ProjectWords((), has_all=False)
     return await asyncio.to_thread(
         _words,
         workplace,
         name,
-        found.items,
+        matches.items,
         encoding,
         texts,
         places or Places(),
         scope or Scope(),
-        found.capped,
+        matches.capped,
     )
 
 

@@ -163,7 +163,8 @@ class Comparison:
         for why, files in by_reason.items():
             names = ", ".join(_name_file(file, show_path) for file in files[:MAX_FILES_TOLD])
             rest = len(files) - MAX_FILES_TOLD
-            yield f"{names}{f' and {rest} more files' if rest > 0 else ''} ({why})"
+            more = f" and {_count_text(rest, 'more file')}" if rest > 0 else ""
+            yield f"{names}{more} ({why})"
 
 
 def left_out(words: Iterable[Word], places: Places) -> list[Word]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,10 @@ def typescript_server(root: Path, texts: dict[str, str]) -> InMemoryServer:
     def references(_: Any) -> list[dict[str, Any]]:
         read = {project(path) for path in server.opened} - {""}
         return [
-            {"uri": to_uri(root / name), "range": at(0, 9, 0, 15)}
+            {"uri": to_uri(root / name), "range": at(0, use.start(), 0, use.end())}
             for name, text in texts.items()
-            if ("target" in text or "goal" in text)
-            and (PROJECTS[name] in read or root / name in server.opened)
+            if PROJECTS[name] in read or root / name in server.opened
+            for use in re.finditer(r"\b(?:target|goal)\b", text)
         ]
 
     server.answers = {

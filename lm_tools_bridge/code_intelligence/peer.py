@@ -84,6 +84,9 @@ class ProjectSync(Protocol):
     def aliases(self, path: Path) -> Sequence[Path]:
         """As `LanguageServer.aliases`."""
 
+    def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
+        """As `LanguageServer.guessed_files`."""
+
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """As `LanguageServer.ready`."""
 

@@ -102,6 +102,9 @@ class LanguageServer(Protocol):
     def aliases(self, path: Path) -> Sequence[Path]:
         """The other names by which a file of the project may be known to it, over links to folders."""
 
+    def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
+        """Those source files of which nothing says how they are compiled, so that it has not read them."""
+
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
         """Send a request, and return its decoded result. Repeats it while the server is busy changing.
 

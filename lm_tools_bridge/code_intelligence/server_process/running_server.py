@@ -202,6 +202,10 @@ class RunningServer:
         """As `LanguageServer.aliases`."""
         return self._sync.aliases(path)
 
+    def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
+        """As `LanguageServer.guessed_files`."""
+        return self._sync.guessed_files(paths)
+
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """As `LanguageServer.ready`; never fails."""
         try:

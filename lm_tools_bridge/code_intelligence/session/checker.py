@@ -86,6 +86,10 @@ class Checker:
         """None: it names files as it finds them."""
         return ()
 
+    def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
+        """As `LanguageServer.guessed_files`: none."""
+        return ()
+
     def memo(self, path: Path) -> dict[str, Any]:
         """As `LanguageServer.memo`: it has no open files."""
         return {}

@@ -51,7 +51,7 @@ class FollowedProject:
         self._publications = Publications()
         self._documents = OpenDocuments(peer, lambda: self._publications.last_number)
         self._readiness = Readiness(peer.specification, self._loop.time())
-        self._definition = ProjectDefinition(peer.specification)
+        self._definition = ProjectDefinition(peer.specification, peer.folders)
         self._libraries = InstalledLibraries(peer.specification, peer.folders, self._loop.time())
         self._notice = self._make_notice()
         self._files = DiagnosticsOfFiles(peer, self._documents, self._publications)
@@ -255,6 +255,10 @@ class FollowedProject:
         if self._snapshot is None or self._peer.specification.changes != "watched-files":
             return ()
         return [Path(alias) for alias in self._snapshot.aliases(str(path))] if self._snapshot.links else ()
+
+    def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
+        """As `LanguageServer.guessed_files`."""
+        return [path for path in paths if not self._definition.describes(path)]
 
     async def _tell_of(self, changes: Changes) -> None:
         self._documents.epoch += 1

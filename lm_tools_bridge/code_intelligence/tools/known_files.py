@@ -24,6 +24,12 @@ from workspace_server.sources.builtin.search.query import EngineUnavailable, Tex
 
 MAX_GIVEN: Final = 150
 """So many files are opened: fewer than may be open at a time."""
+MAX_GUESSED: Final = 40
+"""Files that clangd is given beside those it has read: it parses each with all of its headers."""
+_PARSED_AT_ONCE: Final = 4
+"""clangd parses as many files at a time as there are processors, few of which are free."""
+_MAX_SHOWN: Final = 3
+"""Files that a sentence names."""
 MAX_FILES: Final = 2_000
 """Files that the server is asked about: each question takes it a fraction of a millisecond."""
 ROUND: Final = 32
@@ -35,6 +41,54 @@ _MAX_LINES: Final = 20_000
 _PROJECT_OF: Final = "custom/projectInfo"
 """TypeScript 7 tells the configuration file of a file's project, empty if it has none; others refuse."""
 _ALIAS: Final = re.compile(r"\bas[ \t]+([\w$]+)")
+
+
+async def give_guessed_files(workplace: Workplace, server: LanguageServer, name: str, seconds: float) -> str:
+    """Let a server of C read the files with a name of which nothing says how they are compiled.
+
+    Args:
+        workplace: where the files are.
+        server: whom to give them to.
+        name: the symbol's.
+        seconds: how long it may read them.
+
+    Returns:
+        What may be missing, in a sentence; empty if there are no such files.
+    """
+    try:
+        matches, _ = await _lines(workplace, server, _word_pattern(name))
+    except EngineUnavailable:
+        return ""
+    paths = dict.fromkeys(match.path for match in matches)
+    own = await asyncio.to_thread(without_libraries, workplace.workspace, paths)
+    guessed = server.guessed_files(own)
+    if not guessed:
+        return ""
+    unread = list(guessed)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while unread and len(guessed) - len(unread) < MAX_GUESSED:
+                await asyncio.gather(*(_read_file(server, path) for path in unread[:_PARSED_AT_ONCE]))
+                unread = unread[_PARSED_AT_ONCE:]
+    shown = ", ".join(workplace.shown_path(path) for path in guessed[:_MAX_SHOWN])
+    more = f" and {len(guessed) - _MAX_SHOWN} more" if len(guessed) > _MAX_SHOWN else ""
+    rest = f"; {len(unread)} of them were not read" if unread else ""
+    return (
+        f"compile_commands.json lacks files with the name: {shown}{more}; it guesses how they are compiled"
+        f"{rest}. `bear -- make all check`, or CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, "
+        "adds them"
+    )
+
+
+async def _read_file(server: LanguageServer, path: Path) -> None:
+    """Open a file, and wait until the server has parsed it: only then it knows the uses there."""
+    with suppress(OSError, RequestFailed, RequestTimedOut):
+        await server.open(path)
+        await server.request("textDocument/documentSymbol", {"textDocument": {"uri": to_uri(path)}})
+
+
+def _word_pattern(word: str) -> str:
+    return rf"\b{re.escape(word)}\b" if word.isidentifier() else re.escape(word)
 
 
 async def give_files_with(workplace: Workplace, server: LanguageServer, name: str, declared_in: Path) -> str:
@@ -51,7 +105,7 @@ async def give_files_with(workplace: Workplace, server: LanguageServer, name: st
     """
     try:
         words = [name, *await _aliases(workplace, server, name)]
-        patterns = [rf"\b{re.escape(word)}\b" if word.isidentifier() else re.escape(word) for word in words]
+        patterns = [_word_pattern(word) for word in words]
         patterns += _import_pattern(await asyncio.to_thread(_default_export, declared_in, words), declared_in)
         matches, is_capped = await _lines(workplace, server, "|".join(patterns))
     except EngineUnavailable:

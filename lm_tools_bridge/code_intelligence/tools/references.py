@@ -12,7 +12,7 @@ from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools import asking, listing
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting, Work
-from lm_tools_bridge.code_intelligence.tools.known_files import give_files_with
+from lm_tools_bridge.code_intelligence.tools.known_files import give_files_with, give_guessed_files
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.symbols.own_places import PlaceKey, own_places, without
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
@@ -40,13 +40,16 @@ T = TypeVar("T")
 async def ask(workplace: Workplace, target: Target, work: Work[T], waiting: Waiting) -> Part[T]:
     """As `asking.ask`, of the target's server, once it knows the files with the target's name."""
     kind = target.server.specification
-    if not kind.joins_open_files or not target.name:
+    if not target.name or not (kind.joins_open_files or kind.project_files):
         return await asking.ask(target.server, work, waiting)
     lack = ""
 
     async def work_with_files(server: LanguageServer) -> T:
         nonlocal lack
-        lack = await give_files_with(workplace, server, target.name, target.path)
+        if kind.joins_open_files:
+            lack = await give_files_with(workplace, server, target.name, target.path)
+        else:
+            lack = await give_guessed_files(workplace, server, target.name, waiting.seconds)
         return await work(server)
 
     part = await asking.ask(target.server, work_with_files, waiting)

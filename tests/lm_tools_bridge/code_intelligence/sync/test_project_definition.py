@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.compiled_languages import CLANGD as REAL_CLANGD
 from lm_tools_bridge.code_intelligence.kinds.scripts_and_formats import TYPESCRIPT
-from lm_tools_bridge.code_intelligence.server import ServerOutdated
+from lm_tools_bridge.code_intelligence.server import FileDiagnostics, ServerOutdated
+from lm_tools_bridge.code_intelligence.sync.project_definition import ProjectDefinition
+from lm_tools_bridge.code_intelligence.tree.relevant_files import relevance_of
+from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
 from support.servers.language_servers.recording_peer import ANSWER_S, CLANGD, Followed
 
 DATABASE = "compile_commands.json"
@@ -110,3 +114,58 @@ async def test_a_new_database_needs_a_new_clangd(tmp_path: Path) -> None:
         (tmp_path / "build" / DATABASE).write_text("[]")
         with pytest.raises(ServerOutdated):
             await followed.sync.tell_changes()
+
+
+async def test_files_that_the_database_lacks_are_guessed(tmp_path: Path) -> None:
+    entry = {"directory": str(tmp_path / "build"), "file": "../src/a.cpp", "command": "c++ -c ../src/a.cpp"}
+    (tmp_path / DATABASE).write_text(json.dumps([entry]))
+    for name in ("src/a.cpp", "src/a.h", "tests/a.cpp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("int x;")
+    paths = [tmp_path / name for name in ("src/a.cpp", "src/a.h", "tests/a.cpp")]
+    async with indexed(tmp_path) as followed:
+        assert followed.sync.guessed_files(paths) == [tmp_path / "tests/a.cpp"]
+        (tmp_path / DATABASE).write_text(json.dumps([entry, {**entry, "file": "../tests/a.cpp"}]))
+        await followed.sync.tell_changes()
+        assert followed.sync.guessed_files(paths) == []
+
+
+async def test_flags_for_all_files_leave_nothing_to_guess(tmp_path: Path) -> None:
+    (tmp_path / "compile_flags.txt").write_text("-Iinclude")
+    (tmp_path / "a.cpp").write_text("int x;")
+    async with indexed(tmp_path) as followed:
+        assert followed.sync.guessed_files([tmp_path / "a.cpp"]) == []
+
+
+async def test_without_a_database_all_files_are_guessed(tmp_path: Path) -> None:
+    (tmp_path / "a.cpp").write_text("int x;")
+    async with indexed(tmp_path) as followed:
+        assert followed.sync.guessed_files([tmp_path / "a.cpp"]) == [tmp_path / "a.cpp"]
+
+
+@pytest.mark.parametrize("code", ["pp_file_not_found", "fatal_too_many_errors"])
+@pytest.mark.parametrize(("file", "is_doubtful"), [("tests/a.cpp", True), ("src/a.cpp", False)])
+async def test_errors_are_doubtful_in_files_that_the_database_lacks(
+    tmp_path: Path, code: str, file: str, is_doubtful: bool
+) -> None:
+    entry = {"directory": str(tmp_path), "file": "src/a.cpp", "command": "c++ -c src/a.cpp"}
+    (tmp_path / DATABASE).write_text(json.dumps([entry]))
+    definition = ProjectDefinition(REAL_CLANGD)
+    snapshot = scan([tmp_path], relevance_of(REAL_CLANGD), 100)
+    await definition.look(snapshot, None)
+    found = FileDiagnostics(tmp_path / file, None, [{"severity": 1, "code": code}])
+    assert bool(definition.doubt([found])) is is_doubtful
+
+
+async def test_answers_are_partial_while_dependencies_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "tsconfig.json").write_text("{}")
+    (tmp_path / "package.json").write_text('{"dependencies": {"react": "1"}}')
+    followed = Followed(tmp_path, TYPESCRIPT)
+    await followed.sync.begin()
+    await followed.sync.tell_changes()
+    freshness = followed.sync.freshness()
+    assert (freshness.state, "npm install" in freshness.reason) == ("partial", True)
+    followed.write("package.json", "{}")
+    await followed.sync.tell_changes()
+    assert followed.sync.freshness().state == "fresh"
+    await followed.sync.close()

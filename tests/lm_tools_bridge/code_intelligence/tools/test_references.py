@@ -145,6 +145,37 @@ async def test_importers_of_a_default_export_are_asked_whatever_they_call_it(tmp
     assert root / "e2e/unrelated.ts" not in server.opened
 
 
+@pytest.mark.parametrize("name", ["RedisModule_Init", "cJSON_Parse"])
+async def test_files_that_the_compilation_database_lacks_are_read_and_told(tmp_path: Path, name: str) -> None:
+    files = {
+        "src/a.c": f"int {name}(void);\n",
+        "tests/b.c": f"int x = {name}();\n",
+        "tests/other.c": "int y;\n",
+    }
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", files)
+    clangd = kind("clangd", ".c", project_files=("compile_commands.json",))
+    server = InMemoryServer(clangd, guessed=[root / "tests/b.c", root / "tests/other.c"])
+    parsed: set[str] = set()
+
+    def outline(params: dict[str, Any]) -> list[Any]:
+        parsed.add(params["textDocument"]["uri"])
+        return []
+
+    use = {"uri": to_uri(root / "tests/b.c"), "range": at(0, 8, 0, 8 + len(name))}
+    server.answers = {
+        "textDocument/documentSymbol": outline,
+        "textDocument/references": lambda params: [use] if use["uri"] in parsed else [],
+    }
+    address = {"filePath": "src/a.c", "line": 1, "symbol": name}
+    found = await references.call("lm_references", workplace_of(root, server), address, CONTEXT)
+    assert found.structured is not None
+    assert found.structured["total"] == 1
+    (freshness,) = found.structured["freshness"]
+    assert freshness["state"] == "partial"
+    assert "compile_commands.json lacks files with the name: proj/tests/b.c;" in freshness["reason"]
+    assert root / "tests/other.c" not in server.opened
+
+
 async def test_uses_by_another_name_of_the_file_are_found_and_keep_it_from_a_rename(root: Path) -> None:
     server = python_server(root)
     alias = root / "link/a.py"

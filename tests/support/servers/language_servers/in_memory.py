@@ -66,6 +66,7 @@ class InMemoryServer:
     asked: list[tuple[str, Any]] = field(default_factory=list)
     diagnosed: list[Sequence[Path] | None] = field(default_factory=list)
     opened: list[Path] = field(default_factory=list)
+    guessed: Sequence[Path] = ()
     other_names: dict[Path, Sequence[Path]] = field(default_factory=dict)
     steps: Sequence[tuple[float, float | None, str]] = ()
 
@@ -85,6 +86,9 @@ class InMemoryServer:
 
     def aliases(self, path: Path) -> Sequence[Path]:
         return self.other_names.get(path, ())
+
+    def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
+        return [path for path in paths if path in self.guessed]
 
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
         assert_is_lsp(method, params)

@@ -170,6 +170,9 @@ class RecordedSync:
     def aliases(self, path: Path) -> Sequence[Path]:
         return ()
 
+    def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
+        return ()
+
     async def ready(self, wait_s: float, progress: Any = None) -> Freshness:
         assert self.peer is not None
         await self.peer.request("ready?")

@@ -77,3 +77,79 @@ async def test_scripts_without_configuration_are_all_asked(
         assert await uses(client, "seldom") == (9, "partial")
         (used.root / "jsconfig.json").write_text("{}")
         assert await uses(client, "seldom") == (9, "fresh")
+
+
+SOLUTION = {
+    "tsconfig.json": '{"files": [], "references": [{"path": "tsconfig.app.json"}, {"path": "tsconfig.node.json"}]}',
+    "tsconfig.app.json": '{"compilerOptions": {"composite": true}, "include": ["src"], "exclude": ["src/*.test.ts"]}',
+    "tsconfig.node.json": '{"compilerOptions": {"composite": true}, "include": ["scripts"]}',
+    "src/core.ts": "export function target() {}\nexport { target as goal };\nexport default class Thing {}\n",
+    "src/core.test.ts": 'import { target } from "./core";\ntarget();\n',
+    "scripts/tool.ts": 'import { target } from "../src/core";\ntarget();\n',
+    "e2e/none.ts": 'import { target } from "../src/core";\ntarget();\n',
+    "e2e/alias.ts": 'import { goal } from "../src/core";\ngoal();\n',
+    "e2e/default.ts": 'import Any from "../src/core";\nnew Any();\n',
+}
+
+
+async def test_uses_in_all_projects_of_a_solution_are_found_at_the_first_question(
+    installed: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("PATH", str(installed / "typescript-7/node_modules/.bin"), prepend=":")
+    async with project_with_servers(installed, tmp_path, SOLUTION) as used, mcp.Client(used.url) as client:
+        address = {"filePath": "src/core.ts", "line": 1, "symbol": "target"}
+        expected = ["core.test.ts", "tool.ts", "none.ts", "alias.ts"]
+        for file in (None, "e2e/default.ts", "scripts/tool.ts"):
+            if file is not None:
+                await structured(client, "lm_fileOutline", filePath=file)
+            found = await structured(client, "lm_references", **address)
+            assert found["freshness"] == [{"provider": "typescript", "state": "fresh"}]
+            files = [use["workspacePath"].rpartition("/")[2] for use in found["references"]]
+            assert {name for name in files if name != "core.ts"} == set(expected)
+        assert (await uses(client, "Thing"))[0] == 2
+
+
+async def test_a_project_of_typescript_5_waits_for_its_own_version(
+    installed: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    files = {
+        "package.json": '{"devDependencies": {"typescript": "^5.9.0"}}',
+        "node_modules/typescript/package.json": '{"version": "5.9.3"}',
+        "tsconfig.json": '{"compilerOptions": {"baseUrl": ".", "moduleResolution": "node"}}',
+        "a.ts": "export function target() {}\n",
+        "b.ts": 'import { target } from "a";\ntarget();\n',
+    }
+    monkeypatch.setenv("PATH", str(installed / "typescript-7/node_modules/.bin"), prepend=":")
+    async with project_with_servers(installed, tmp_path, files) as used, mcp.Client(used.url) as client:
+        found = await structured(client, "lm_references", symbol="target")
+        (freshness,) = found["freshness"]
+        assert (freshness["provider"], freshness["state"]) == ("typescript", "partial")
+        assert "the project has TypeScript 5.9.3" in freshness["reason"]
+
+
+async def test_files_that_the_compilation_database_lacks_are_searched_and_told(
+    installed: Path, tmp_path: Path
+) -> None:
+    files = {**CPP, "tests/check.cpp": '#include "../include/greeting.h"\nint z = greet(2);\n'}
+    async with project_with_servers(installed, tmp_path, files) as used, mcp.Client(used.url) as client:
+        (used.root / "compile_commands.json").write_text(commands(used.root))
+        found = await structured(client, "lm_references", symbol="greet")
+        assert {use["workspacePath"].rpartition("/")[2] for use in found["references"]} >= {
+            "user.cpp",
+            "check.cpp",
+        }
+        (freshness,) = found["freshness"]
+        assert (freshness["state"], "tests/check.cpp" in freshness["reason"]) == ("partial", True)
+
+
+async def test_macros_are_found_by_name(installed: Path, tmp_path: Path) -> None:
+    files = {
+        "a.h": "#define WIDTH 7\n",
+        "a.cpp": '#include "a.h"\nint x = WIDTH;\n',
+        "compile_flags.txt": "-xc++\n",
+    }
+    async with project_with_servers(installed, tmp_path, files) as used, mcp.Client(used.url) as client:
+        found = await structured(client, "lm_findSymbol", query="WIDTH")
+        assert [symbol["kind"] for symbol in found["symbols"]] == ["constant"]
+        outline = await structured(client, "lm_fileOutline", filePath="a.h")
+        assert [symbol["namePath"] for symbol in outline["symbols"]] == ["WIDTH"]

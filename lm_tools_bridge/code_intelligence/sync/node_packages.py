@@ -90,7 +90,7 @@ def _not_installed(folders: Sequence[Path], packages: Sequence[Package], own: It
         needed = package.dependencies() - set(own)
         if needed and not _has_modules(package.folder):
             return (
-                f"node_modules is missing, so imports of {_named(sorted(needed))} are not resolved; "
+                f"node_modules is missing, so imports of {_listed_names(sorted(needed))} are not resolved; "
                 f"{_installer(package.folder)} brings them"
             )
     return ""
@@ -108,7 +108,7 @@ def _not_built(unbuilt: Sequence[str], packages: Sequence[Package]) -> str:
     has = "has" if len(unbuilt) == 1 else "have"
     script = "build" if _has_script(packages, "build") else "prepare"
     return (
-        f"{_named(unbuilt)} of this project {has} not been built, so uses through its name may "
+        f"{_listed_names(unbuilt)} of this project {has} not been built, so uses through its name may "
         f"be missing; `npm run {script}` builds it"
     )
 
@@ -143,7 +143,7 @@ def _has_script(packages: Sequence[Package], name: str) -> bool:
     return isinstance(scripts, Mapping) and name in scripts
 
 
-def _named(names: Sequence[str]) -> str:
+def _listed_names(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -70,11 +70,11 @@ async def give_guessed_files(workplace: Workplace, server: LanguageServer, name:
             while unread and len(guessed) - len(unread) < MAX_GUESSED:
                 await asyncio.gather(*(_read_file(server, path) for path in unread[:_PARSED_AT_ONCE]))
                 unread = unread[_PARSED_AT_ONCE:]
-    shown = ", ".join(workplace.shown_path(path) for path in guessed[:_MAX_SHOWN])
+    first_files = ", ".join(workplace.shown_path(path) for path in guessed[:_MAX_SHOWN])
     more = f" and {len(guessed) - _MAX_SHOWN} more" if len(guessed) > _MAX_SHOWN else ""
     rest = f"; {len(unread)} of them were not read" if unread else ""
     return (
-        f"compile_commands.json lacks files with the name: {shown}{more}; it guesses how they are compiled"
+        f"compile_commands.json lacks files with the name: {first_files}{more}; it guesses how they are compiled"
         f"{rest}. `bear -- make all check`, or CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, "
         "adds them"
     )

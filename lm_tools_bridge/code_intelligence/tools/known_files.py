@@ -74,8 +74,8 @@ async def give_guessed_files(workplace: Workplace, server: LanguageServer, name:
     more = f" and {len(guessed) - _MAX_SHOWN} more" if len(guessed) > _MAX_SHOWN else ""
     rest = f"; {len(unread)} of them were not read" if unread else ""
     return (
-        f"compile_commands.json lacks files with the name: {first_files}{more}; it guesses how they are compiled"
-        f"{rest}. `bear -- make all check`, or CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, "
+        f"compile_commands.json lacks files with the name: {first_files}{more}; it guesses how they are "
+        f"compiled{rest}. `bear -- make all check`, or CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, "
         "adds them"
     )
 

@@ -29,7 +29,7 @@ def nearest(
     symbols: Sequence[T], symbol_of: Callable[[T], Symbol], is_own: Callable[[Symbol], bool]
 ) -> list[T]:
     """Those that a caller means most likely: the project's before a library's, code before keys of data,
-    what a server lists before attributes that are only assigned.
+    what all can use before variables of functions, what a server lists before attributes that are assigned.
 
     Args:
         symbols: all with the name, each with whatever belongs to it.
@@ -39,6 +39,7 @@ def nearest(
     own = [each for each in symbols if is_own(symbol_of(each))] or list(symbols)
     code = [each for each in own if symbol_of(each).place.path.suffix not in _DATA] or own
     code = [each for each in code if not _is_import(symbol_of(each))] or code
+    code = [each for each in code if not symbol_of(each).is_local] or code
     # an attribute often has the name of what is assigned to it
     return [each for each in code if not _is_attribute(symbol_of(each))] or code
 

@@ -28,6 +28,8 @@ from workspace_server.results import clean_text
 OUTLINE: Final = "textDocument/documentSymbol"
 MAX_SYMBOLS: Final = 20_000
 """Symbols of one file: only generated files have more."""
+_FUNCTIONS: Final = frozenset({"function", "method", "constructor"})
+_VARIABLES: Final = frozenset({"variable", "constant", "property"})
 _NULL: Final = SYMBOL_KINDS.index("null") + 1
 MAX_DEPTH: Final = 50
 """Nesting of symbols: a server in error could nest until Python's stack ends."""
@@ -50,6 +52,7 @@ class Symbol:
         place: where its name stands.
         whole: the range of the whole declaration.
         is_written: whether it was read from the text, because its server does not list it.
+        is_local: whether it is a variable in a function, which only that can use.
     """
 
     path: tuple[str, ...]
@@ -57,6 +60,7 @@ class Symbol:
     place: Place
     whole: Span
     is_written: bool = False
+    is_local: bool = False
 
     @property
     def name_path(self) -> str:
@@ -119,9 +123,21 @@ async def outline(
         symbols = [each for each in symbols if not is_imported(each.place.span.start)]
     symbols = with_written(symbols, path, lines)
     symbols.sort(key=lambda each: (each.whole.start, -each.whole.end.line))
+    symbols = list(_with_locals(symbols))
     if symbols and server.memo(path) is memo:  # nothing changed meanwhile
         memo[OUTLINE] = symbols
     return symbols
+
+
+def _with_locals(symbols: Sequence[Symbol]) -> Iterator[Symbol]:
+    """The symbols, containers before what they contain, with what is local to functions marked so."""
+    around: list[Symbol] = []
+    for symbol in symbols:
+        while around and around[-1].whole.end <= symbol.whole.start:
+            around.pop()
+        is_local = bool(around) and around[-1].kind in _FUNCTIONS and symbol.kind in _VARIABLES
+        yield replace(symbol, is_local=True) if is_local else symbol
+        around.append(symbol)
 
 
 def written_symbols(path: Path, lines: Sequence[str]) -> list[Symbol]:

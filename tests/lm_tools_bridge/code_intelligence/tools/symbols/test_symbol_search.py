@@ -229,3 +229,15 @@ async def test_a_macro_that_opens_a_namespace_is_no_part_of_a_name_path(tmp_path
     macro = {"name": "FMT_BEGIN_NAMESPACE", "kind": 21, **first, "children": [space]}
     server = silent_server("clangd", ".h", {"args.h": [macro]})
     assert await names(root, server, "fmt/vformat") == ["fmt/v12/vformat"]
+
+
+async def test_what_all_can_use_comes_before_variables_of_functions(tmp_path: Path) -> None:
+    text = "def other():\n    delay = 1\n\n\ndef delay():\n    pass\n"
+    root = write_tree(Path(os.path.realpath(tmp_path)), {"a.py": text})
+    local = {"name": "delay", "kind": 13, "range": at(1, 4, 1, 13), "selectionRange": at(1, 4, 1, 9)}
+    outer = {"name": "other", "kind": 12, "range": at(0, 0, 1, 13), "selectionRange": at(0, 4, 0, 9)}
+    listed = {"name": "delay", "kind": 12, "range": at(4, 0, 5, 8), "selectionRange": at(4, 4, 4, 9)}
+    server = silent_server("ty", ".py", {"a.py": [{**outer, "children": [local]}, listed]})
+    result = await references.call("lm_references", workplace_of(root, server), {"symbol": "delay"}, CONTEXT)
+    assert isinstance(result.structured, dict)
+    assert result.structured["symbol"]["location"]["startLine"] == 5

@@ -29,6 +29,7 @@ OUTLINE: Final = "textDocument/documentSymbol"
 MAX_SYMBOLS: Final = 20_000
 """Symbols of one file: only generated files have more."""
 _FUNCTIONS: Final = frozenset({"function", "method", "constructor"})
+_NAMES: Final = frozenset({"variable", "constant"})
 _VARIABLES: Final = frozenset({"variable", "constant", "property"})
 _NULL: Final = SYMBOL_KINDS.index("null") + 1
 MAX_DEPTH: Final = 50
@@ -135,7 +136,9 @@ def _with_locals(symbols: Sequence[Symbol]) -> Iterator[Symbol]:
     for symbol in symbols:
         while around and around[-1].whole.end <= symbol.whole.start:
             around.pop()
-        is_local = bool(around) and around[-1].kind in _FUNCTIONS and symbol.kind in _VARIABLES
+        is_local = symbol.kind in _VARIABLES and any(each.kind in _FUNCTIONS for each in around)
+        # a variable in a variable lies in the function that is its value
+        is_local = is_local or (symbol.kind in _NAMES and bool(around) and around[-1].kind in _NAMES)
         yield replace(symbol, is_local=True) if is_local else symbol
         around.append(symbol)
 

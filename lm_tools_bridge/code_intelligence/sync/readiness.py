@@ -26,10 +26,13 @@ PAUSE_S: Final = 0.25
 MAX_TOKENS: Final = 1000
 """Kinds of work under way: real servers have a few; one in error could begin work without end."""
 _LONGEST: Final = 200
+_LONGEST_MESSAGE: Final = 400
+"""Characters of what rust-analyzer is warning of, which may be several things, a line each."""
 _CURES: Final[Mapping[str, str]] = {
     "rust-src": "rustup component add rust-src",
     "can't load standard library": "rustup component add rust-src",
     "proc-macro": "rustup component add rust-analyzer",
+    "build scripts": "cargo check",
     "cargo metadata": "cargo fetch",
     'Failed to run `"cargo"': "https://rustup.rs",
 }
@@ -89,7 +92,7 @@ class Readiness:
         elif method == "experimental/serverStatus" and isinstance(params.get("quiescent"), bool):
             self._quiescent = params["quiescent"]
             self._health = str(params.get("health", ""))[:_LONGEST]
-            self._message = _text(params.get("message"))
+            self._message = " ".join(_text(params.get("message"), _LONGEST_MESSAGE).split())
         elif method == "window/logMessage":
             is_sign = _text(params.get("message")).startswith(self._title)
             if is_sign and self._signal == "log-message":
@@ -188,5 +191,5 @@ def _cure(message: str) -> str:
     return next((f"; to mend it: {cure}" for sign, cure in _CURES.items() if sign in message), "")
 
 
-def _text(value: Any) -> str:
-    return clean_text(value[:_LONGEST]) if isinstance(value, str) else ""
+def _text(value: Any, longest: int = _LONGEST) -> str:
+    return clean_text(value[:longest]) if isinstance(value, str) else ""

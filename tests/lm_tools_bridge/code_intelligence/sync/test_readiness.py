@@ -136,6 +136,7 @@ def test_a_project_that_cannot_be_loaded_is_partial() -> None:
     [
         ("can't load standard library, try installing `rust-src`", "rustup component add rust-src"),
         ("`cargo metadata` exited with an error", "cargo fetch"),
+        ("Failed to run build scripts of some packages.", "cargo check"),
         ("something nobody knows", ""),
     ],
 )

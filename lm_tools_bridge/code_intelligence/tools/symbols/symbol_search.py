@@ -41,6 +41,11 @@ _DECLARES: Final = (
     r"\b(?:class|const|def|enum|fn|func|function|interface|let|module|namespace|record|struct|trait|type|union|var)"
     r"[ \t*]+(?:\w+[ \t]+)?"
 )
+_METHOD: Final = (
+    r"^[ \t]*(?:(?:public|private|protected|static|async|override|abstract|get|set)[ \t]+)*"
+    r"{name}[ \t]*(?:<[^>]*>)?\(.*\{{[ \t]*$"
+)
+"""How a class of a script declares a method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +149,40 @@ async def _in_project(workplace: Workplace, server: LanguageServer, query: NameQ
     if not server.supports(OUTLINE):
         return _Found([each for each in candidates if query.fits(each.path)])
     files = list(dict.fromkeys(each.place.path for each in candidates))
-    is_cut = False
-    if not any(workplace.workspace.contains(path) for path in files):  # a library may have the name as well
-        declaring, is_cut = await _files_with(workplace, server, query)
-        files = [*declaring, *files]
-    outlines = await asyncio.gather(*(_outline(server, path, texts) for path in files[:MAX_FILES]))
-    exact = dict(zip(files[:MAX_FILES], outlines, strict=True))
-    fitting_symbols = [each for symbols in exact.values() for each in symbols if query.fits(each.path)]
-    others = [each for each in candidates if each.place.path not in exact and query.fits(each.path)]
-    written = await _written(workplace, server, query, texts, exact.keys())
-    return _Found([*fitting_symbols, *others, *written], partial=is_cut or len(files) > MAX_FILES)
+    if server.specification.joins_open_files:  # it lists symbols of the projects that were needed before
+        files += await _declaring_files(workplace, server, query)
+    outlines = await _outlines(server, files, texts)
+    fitting_symbols = [each for symbols in outlines.values() for each in symbols if query.fits(each.path)]
+    is_cut = len(files) > len(outlines)
+    if not any(workplace.workspace.contains(each.place.path) for each in fitting_symbols):
+        # a library, or another symbol of the project, may have the name as well
+        more, is_capped = await _files_with(workplace, server, query)
+        read = await _outlines(server, [path for path in more if path not in outlines], texts)
+        fitting_symbols += [each for symbols in read.values() for each in symbols if query.fits(each.path)]
+        outlines |= read
+        is_cut = is_cut or is_capped or any(path not in outlines for path in more)
+    others = [each for each in candidates if each.place.path not in outlines and query.fits(each.path)]
+    written = await _written(workplace, server, query, texts, outlines.keys())
+    return _Found([*fitting_symbols, *others, *written], partial=is_cut)
+
+
+async def _outlines(
+    server: LanguageServer, files: Sequence[Path], texts: Texts
+) -> dict[Path, Sequence[Symbol]]:
+    """The symbols of the first files."""
+    first = list(dict.fromkeys(files))[:MAX_FILES]
+    outlines = await asyncio.gather(*(_outline(server, path, texts) for path in first))
+    return dict(zip(first, outlines, strict=True))
+
+
+async def _declaring_files(workplace: Workplace, server: LanguageServer, query: NameQuery) -> list[Path]:
+    """The files with a line that looks like the declaration of the name."""
+    if query.match != "exact":
+        return []
+    name = re.escape(query.literal)
+    lines = await _find_lines(workplace, server, rf"{_DECLARES}{name}\b|{_METHOD.format(name=name)}", query)
+    paths = dict.fromkeys(match.path for match in lines)
+    return await asyncio.to_thread(without_libraries, workplace.workspace, paths)
 
 
 def _project_query(server: LanguageServer, query: NameQuery) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,29 @@ async def test_what_all_can_use_comes_before_variables_of_functions(tmp_path: Pa
     result = await references.call("lm_references", workplace_of(root, server), {"symbol": "delay"}, CONTEXT)
     assert isinstance(result.structured, dict)
     assert result.structured["symbol"]["location"]["startLine"] == 5
+
+
+@pytest.mark.parametrize(
+    "text", ["export function target() {}\n", "class Other {\n  async target(x: number) {\n  }\n}\n"]
+)
+async def test_a_symbol_of_a_project_that_the_server_has_not_read_is_found(tmp_path: Path, text: str) -> None:
+    files = {
+        "src/core.ts": "export const target = 1;\n",
+        "scripts/tool.ts": text,
+        "e2e/use.ts": "target();\n",
+    }
+    root = write_tree(Path(os.path.realpath(tmp_path)), files)
+    line = next(number for number, each in enumerate(text.splitlines()) if "target" in each)
+    column = text.splitlines()[line].index("target")
+
+    def outline(name: str, line: int, column: int) -> list[dict[str, Any]]:
+        place = at(line, column, line, column + 6)
+        return [{"name": name, "kind": 12, "range": place, "selectionRange": place}]
+
+    server = silent_server(
+        "typescript", ".ts", {"core.ts": outline("target", 0, 13), "tool.ts": outline("target", line, column)}
+    )
+    server.specification = replace(server.specification, joins_open_files=True)
+    server.answers["workspace/symbol"] = lambda params: [listed(root, "target", "src/core.ts", 0, 13)]
+    assert await names(root, server, "target") == ["target", "target"]
+    assert root / "e2e/use.ts" not in server.opened

@@ -18,6 +18,8 @@ from manager.status_reading import objects
 
 LIMIT_S: Final = 30.0
 """The answer runs each program once for its version, each for some seconds at most."""
+OFTEN: Final = 3
+"""Ends of a process after which it is no longer called installed, though the next one runs now."""
 _MIB: Final = 1024 * 1024
 _COLUMNS: Final = (
     Column("LANGUAGE", Kind.TEXT),
@@ -56,7 +58,7 @@ def languages(ctx: click.Context, as_json: bool) -> None:
     elif not servers:
         say("No file of this project is in a language that a known language server reads.")
     else:
-        say(Table(_COLUMNS, [_cells(server) for server in servers]))
+        say(Table(_COLUMNS, [row_of(server) for server in servers]))
 
 
 def _running(root: str) -> Iterator[Mapping[str, Any]]:
@@ -71,16 +73,31 @@ def _running(root: str) -> Iterator[Mapping[str, Any]]:
                 yield from objects(source, "languageServers")
 
 
-def _cells(server: Mapping[str, Any]) -> tuple[object, ...]:
+def row_of(server: Mapping[str, Any]) -> tuple[object, ...]:
+    """The cells of a server's row.
+
+    Args:
+        server: as the workspace server describes it, with its process as `running` if it was needed.
+    """
     running = server.get("running") or {}
     memory = running.get("memoryMiB")
-    failed = running.get("state") in DOWN
+    state, trouble = _state_of_process(running)
     return (
         ", ".join(map(str, server.get("languages") or ())),
         server.get("server"),
-        running["state"] if failed else server.get("state"),
+        state or server.get("state"),
         ", ".join(map(str, server.get("roles") or ())) + (" by single runs" if server.get("oneShot") else ""),
         server.get("version"),
         None if memory is None else memory * _MIB,
-        (running.get("error") if failed else None) or server.get("reason") or server.get("program"),
+        trouble or server.get("reason") or server.get("program"),
     )
+
+
+def _state_of_process(running: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The state to show in place of that of the program, and why; none of both if the process works."""
+    state, error, restarts = running.get("state"), running.get("error"), running.get("restarts") or 0
+    if state in DOWN:
+        return state, error
+    if restarts >= OFTEN and error:
+        return "degraded", f"ended {restarts} times, the last time because {error}"
+    return None, None

@@ -30,7 +30,7 @@ MAX_SYMBOLS: Final = 20_000
 """Symbols of one file: only generated files have more."""
 _FUNCTIONS: Final = frozenset({"function", "method", "constructor"})
 _NAMES: Final = frozenset({"variable", "constant"})
-_VARIABLES: Final = frozenset({"variable", "constant", "property"})
+_LOCAL_KINDS: Final = frozenset({"variable", "constant", "property", "function", "class"})
 _NULL: Final = SYMBOL_KINDS.index("null") + 1
 MAX_DEPTH: Final = 50
 """Nesting of symbols: a server in error could nest until Python's stack ends."""
@@ -53,7 +53,7 @@ class Symbol:
         place: where its name stands.
         whole: the range of the whole declaration.
         is_written: whether it was read from the text, because its server does not list it.
-        is_local: whether it is a variable in a function, which only that can use.
+        is_local: whether it is declared in a function, which alone can use it.
     """
 
     path: tuple[str, ...]
@@ -136,7 +136,7 @@ def _with_locals(symbols: Sequence[Symbol]) -> Iterator[Symbol]:
     for symbol in symbols:
         while around and around[-1].whole.end <= symbol.whole.start:
             around.pop()
-        is_local = symbol.kind in _VARIABLES and any(each.kind in _FUNCTIONS for each in around)
+        is_local = symbol.kind in _LOCAL_KINDS and any(each.kind in _FUNCTIONS for each in around)
         # a variable in a variable lies in the function that is its value
         is_local = is_local or (symbol.kind in _NAMES and bool(around) and around[-1].kind in _NAMES)
         yield replace(symbol, is_local=True) if is_local else symbol

@@ -7,7 +7,7 @@ it does not trust. Nothing is started and nothing is contacted here. Blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -21,7 +21,9 @@ from lm_tools_bridge.client_setup.editing.file_access import FileState
 from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
 from lm_tools_bridge.client_setup.entries import address_of, flat
 from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
+from lm_tools_bridge.protocol.internal import client_files
 from lm_tools_bridge.protocol.names import USUAL_PORT
+from lm_tools_bridge.text import placeholders
 
 _GEMINI_FILE: Final = "trustedFolders.json"
 _COMMENTS: Final = Dialect(comments=True)
@@ -99,29 +101,21 @@ class Reading:
     sections: bool = False
 
 
-_NAME: Final = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-_DEFAULT: Final = r"(?::-(?P<default>[^}]*))?"
-_BRACED: Final = re.compile(rf"\$\{{{_NAME}{_DEFAULT}\}}")
-_DOLLAR: Final = re.compile(rf"\$(?:\{{{_NAME}{_DEFAULT}\}}|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))")
-_OPENCODE: Final = re.compile(r"\{env:(?P<name>[^}]+)\}(?P<default>(?!))?")
-_EDITOR: Final = re.compile(
-    r"\$\{(?:env:(?P<name>[^}]+)|(?P<editor>workspaceFolder|userHome))\}(?P<default>(?!))?"
-)
 _NOTHING: Final = Reading()
 
 READING: Final[Mapping[str, Reading]] = {
-    "claude-code": Reading((".mcp.json",), _BRACED, sections=True),
+    "claude-code": Reading((client_files.CLAUDE_CODE.path,), placeholders.BRACED, sections=True),
     "codex": Reading((".codex/config.toml",), merges=True),
-    "gemini-cli": Reading((".gemini/settings.json",), _DOLLAR),
-    "opencode": Reading(("opencode.jsonc", "opencode.json"), _OPENCODE, merges=True),
-    "vscode": Reading((".vscode/mcp.json",), _EDITOR),
-    "cursor": Reading((".cursor/mcp.json",), _EDITOR),
-    "copilot-cli": Reading((".mcp.json", ".github/mcp.json"), _DOLLAR),
-    "qwen-code": Reading((".qwen/settings.json",), _DOLLAR),
-    "kilo": Reading((".kilo/kilo.jsonc", "kilo.jsonc", "kilo.json"), _OPENCODE, merges=True),
-    "grok": Reading((".grok/config.toml",), _BRACED, merges=True),
+    "gemini-cli": Reading((".gemini/settings.json",), placeholders.DOLLAR),
+    "opencode": Reading(("opencode.jsonc", "opencode.json"), placeholders.ENV_IN_BRACES, merges=True),
+    "vscode": Reading((client_files.VSCODE.path,), placeholders.EDITOR),
+    "cursor": Reading((client_files.CURSOR.path,), placeholders.EDITOR),
+    "copilot-cli": Reading((client_files.CLAUDE_CODE.path, ".github/mcp.json"), placeholders.DOLLAR),
+    "qwen-code": Reading((".qwen/settings.json",), placeholders.DOLLAR),
+    "kilo": Reading((".kilo/kilo.jsonc", "kilo.jsonc", "kilo.json"), placeholders.ENV_IN_BRACES, merges=True),
+    "grok": Reading((".grok/config.toml",), placeholders.BRACED, merges=True),
     "zed": Reading((".zed/settings.json",)),
-    "windsurf": Reading((), _EDITOR),
+    "windsurf": Reading((), placeholders.EDITOR),
 }
 
 
@@ -142,53 +136,6 @@ def places_of(client: Client, machine: Machine, project: Path) -> tuple[Place, .
     ]
     shared = [Place(project / name, top, form, "project") for name in reading.project_files]
     return (*sections, *shared, *own)
-
-
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """A value with its variables replaced, and the names of those that are not set."""
-
-    value: Any
-    unset: tuple[str, ...]
-
-
-def expanded(
-    value: Any, client: Client, environ: Mapping[str, str], project: Path, *, of_user: bool
-) -> Expanded:
-    """A value as the client uses it. A variable that is not set stays as it is written.
-
-    Args:
-        value: an entry or a part of it.
-        client: the client.
-        environ: its environment.
-        project: the folder in which it works.
-        of_user: whether the entry is of a user's file, where editors have no project.
-    """
-    variable = reading_of(client).variable
-    unset: list[str] = []
-
-    def replaced(match: re.Match[str]) -> str:
-        groups = match.groupdict()
-        if groups.get("editor"):
-            values = {"workspaceFolder": None if of_user else str(project), "userHome": environ.get("HOME")}
-            text = values[groups["editor"]]
-        else:
-            text = environ.get(groups["name"] or groups.get("bare") or "", groups["default"])
-        if text is None:
-            unset.append(match[0])
-            return match[0]
-        return text
-
-    result = value if variable is None else _mapped(value, lambda text: variable.sub(replaced, text))
-    return Expanded(result, tuple(dict.fromkeys(unset)))
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
-    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +277,8 @@ def _servers(place: Place) -> tuple[str, dict[str, Any]] | Refusal:
 
 def _configured(client: Client, name: str, entry: _Found, machine: Machine, project: Path) -> Configured:
     environ = machine.environ
-    of_user = entry.place.scope == "user"
-    result: Expanded = expanded(flat(entry.entry), client, environ, project, of_user=of_user)
+    folder = None if entry.place.scope == "user" else str(project)
+    result = placeholders.expand_texts(flat(entry.entry), reading_of(client).variable, environ, folder)
     from_environ = result.value.get("env_http_headers")
     variables = from_environ if isinstance(from_environ, dict) else {}
     unset = [str(variable) for variable in variables.values() if str(variable) not in environ]

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.settings import TABLE_KEYS, LanguageServerEntry, LanguageServerTable
+from lm_tools_bridge.text import placeholders
 from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.placeholders import UnresolvedPlaceholderError
 from workspace_server.config.feature_settings import read_enabled
 from workspace_server.config.file_issues import display_name
-from workspace_server.config.formats import entries, restrictions, variables
+from workspace_server.config.formats import entries, restrictions
 from workspace_server.config.formats.entries import EntryContext
 from workspace_server.config.formats.fields import ConfigValueError, Fields
-from workspace_server.config.formats.variables import UnresolvedPlaceholderError
 
 KNOWN: Final = (
     "basedpyright", "bash", "cargo-check", "clangd", "csharp-ls", "css", "eslint", "eslint-check", "go-vet",
@@ -160,7 +161,9 @@ class _Builder:
 
     def _expand(self, text: str, *, path: bool = False) -> str:
         values = self.context.variables
-        expanded = values.expand_path(text, variables.TOML) if path else values.expand(text, variables.TOML)
+        expanded = (
+            values.expand_path(text, placeholders.TOML) if path else values.expand(text, placeholders.TOML)
+        )
         if "\0" in expanded:
             raise ConfigValueError("a value contains a NUL character")
         return expanded

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar, cast
 
+from lm_tools_bridge.protocol.internal import client_files
+
 _Value = TypeVar("_Value")
 
 Sees = Literal["structured", "text", "both", "unknown"]
@@ -21,7 +23,7 @@ EVERY: Final = "*"
 MAX_SECONDS: Final = 3600.0
 _SEES: Final = ("structured", "text", "both")
 _HEARS: Final = ("always", "never")
-PROJECT_FILES: Final = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
+PROJECT_FILES: Final = tuple(file.path for file in client_files.PROJECT_FILES)
 """Files of clients whose servers a project offers."""
 _NO_FILES: Final = "none"
 

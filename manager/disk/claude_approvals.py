@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.protocol.internal import client_files
 from lm_tools_bridge.protocol.internal.client_traits import OwnServers, namespace_of
 
-FILE: Final = ".mcp.json"
+FILE: Final = client_files.CLAUDE_CODE.path
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Largest file that is read: Claude Code keeps state of all projects in one."""
 _STATE: Final = ".claude.json"

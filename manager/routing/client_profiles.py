@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from lm_tools_bridge.protocol import headers
+from lm_tools_bridge.protocol.internal import client_files
 from lm_tools_bridge.protocol.internal.client_traits import OFFERED_LENGTH, ClientTraits, NameRules
 from manager.configuration.client_overrides import EVERY, Hears, Sees
 
@@ -94,7 +95,7 @@ PROFILES: Final = (
         silent_stream_s=300,
         model_sees="structured",
         longest_name=128,
-        own_files=(".mcp.json",),
+        own_files=(client_files.CLAUDE_CODE.path,),
         defers_tools=True,
         deferred_as="names",
         roots_change="silently",
@@ -205,9 +206,9 @@ PROFILES: Final = (
         roots_change="never",
     ),
     ClientProfile(
-        "VS Code", ("visual studio code*", "vscode*"), first_list_s=8, own_files=(".vscode/mcp.json",)
+        "VS Code", ("visual studio code*", "vscode*"), first_list_s=8, own_files=(client_files.VSCODE.path,)
     ),
-    ClientProfile("Cursor", ("cursor*",), first_list_s=8, own_files=(".cursor/mcp.json",)),
+    ClientProfile("Cursor", ("cursor*",), first_list_s=8, own_files=(client_files.CURSOR.path,)),
 )
 OTHER: Final = ClientProfile("other clients", ("*",))
 """The cautious assumption for clients that nobody measured."""

@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.protocol.internal.client_files import PROJECT_FILES
 from lm_tools_bridge.protocol.names import USUAL_PORT
+from lm_tools_bridge.text import placeholders
+from lm_tools_bridge.text.placeholders import PlaceholderRules, PlaceholderValues
 from workspace_server.config import combine, servers, settings
 from workspace_server.config.file_issues import FileIssues
-from workspace_server.config.formats import mcp_json, toml_file, variables
+from workspace_server.config.formats import mcp_json, toml_file
 from workspace_server.config.formats.entries import MAX_START_S, EntryContext
 from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
-from workspace_server.config.formats.variables import PlaceholderValues
 from workspace_server.config.model import (
     Configuration,
     EntryOrigin,
@@ -81,7 +83,7 @@ class ConfigurationLoader:
         self._ports = {USUAL_PORT} if manager_port is None else {USUAL_PORT, manager_port}
         self._user = self._toml(user_dir / USER_FILE)
         self._ours = self._toml(root / WORKSPACE_FILE)
-        self._imported = [(form, self._json(root / form.path)) for form in mcp_json.FORMATS]
+        self._imported = [(form, self._json(root / form.path)) for form in PROJECT_FILES]
         self._projects = WatchedFolder(root, ".code-workspace", clock)
         self._folder_settings = self._json(root / ".vscode/settings.json")
         self._editor = self._folder_settings
@@ -173,8 +175,8 @@ class ConfigurationLoader:
 
     def _combined(self) -> Configuration:
         used: set[Path] = set()
-        user_context = self._context(self._user, "user", variables.TOML, used)
-        context = self._context(self._ours, "workspace", variables.TOML, used)
+        user_context = self._context(self._user, "user", placeholders.TOML, used)
+        context = self._context(self._ours, "workspace", placeholders.TOML, used)
         user, ours = toml_file.read(self._user.value, user_context), toml_file.read(self._ours.value, context)
         self._note_misplaced(user.settings, user_context.notes)
         editor_notes = self._notes(self._editor, "workspace")
@@ -185,7 +187,8 @@ class ConfigurationLoader:
         servers_with_notes += [(server, context.notes) for server in ours.servers]
         notes = [user_context.notes, context.notes]
         for form, file in self._imported:
-            imported = self._context(file, "workspace", form.rules, used)
+            rules = PlaceholderRules(form.bare, form.tilde)
+            imported = self._context(file, "workspace", rules, used)
             servers_with_notes += [
                 (server, imported.notes) for server in mcp_json.servers(file.value, form, imported)
             ]
@@ -242,7 +245,7 @@ class ConfigurationLoader:
         return _settings_of_workspace_file(self._editor.value) if in_project else self._editor.value
 
     def _context(
-        self, file: WatchedFile[Document], scope: Scope, rules: variables.PlaceholderRules, used: set[Path]
+        self, file: WatchedFile[Document], scope: Scope, rules: PlaceholderRules, used: set[Path]
     ) -> EntryContext:
         def read(path: Path) -> bytes:
             used.add(path)

@@ -2,7 +2,7 @@
 
 Each client has its own names for the same things. An entry of a user's file is restated with the keys and
 variables of `.mcp.json`, for which `project_entry.py` knows what `workspace.toml` has. The rules for
-placeholders are in `workspace_server/config/formats/variables.py`.
+placeholders are in `lm_tools_bridge/text/placeholders.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from urllib.parse import urlsplit
 
 from lm_tools_bridge.client_setup.change import FileFormat
 from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
+from lm_tools_bridge.protocol.internal import client_files
+from lm_tools_bridge.text.placeholders import (
+    DOLLAR,
+    find_editor_placeholder,
+    list_bare_variables,
+    map_texts,
+)
 
 _RELAXED: Final = Dialect(comments=True, trailing_commas=True)
-_ONLY_EDITORS: Final = re.compile(r"\$\{(?:input|command|config|extensionInstallFolder):[^}]*\}?")
-_BARE_VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
-_SHARED_NAMES: Final = frozenset(
-    {"workspaceFolder", "workspaceFolderBasename", "userHome", "cwd", "pathSeparator"}
-)
 _NO_TEXT: Final = re.compile("[\x00\x7f\ud800-\udfff]")
 
 
@@ -70,10 +72,9 @@ class ServersFile:
         return FileFormat(self.member, self.dialect)
 
 
-PROJECT_FILES: Final = (
-    ServersFile(".mcp.json", "mcpServers", "Claude Code", bare=True, tilde=False, falls_back=False),
-    ServersFile(".vscode/mcp.json", "servers", "VS Code", bare=False, tilde=True, falls_back=True),
-    ServersFile(".cursor/mcp.json", "mcpServers", "Cursor", bare=False, tilde=True, falls_back=True),
+PROJECT_FILES: Final = tuple(
+    ServersFile(file.path, file.member, file.client, file.bare, file.tilde, file.falls_back)
+    for file in client_files.PROJECT_FILES
 )
 """In the workspace server's order of precedence."""
 
@@ -84,10 +85,10 @@ def changed_meaning(table: Mapping[str, Any], file: ServersFile) -> str | None:
         if _NO_TEXT.search(text):
             return "it has a character that workspace.toml cannot hold"
     for text in _strings({key: value for key, value in table.items() if key != "namespace"}):
-        editors = _ONLY_EDITORS.search(text)
+        editors = find_editor_placeholder(text)
         if editors is not None:
-            return f"only {file.client} has a value for {editors[0]}"
-        bare = [match[0] for match in _BARE_VARIABLE.finditer(text) if match[0][2:-1] not in _SHARED_NAMES]
+            return f"only {file.client} has a value for {editors}"
+        bare = list_bare_variables(text)
         if bare and not file.bare:
             return f"{bare[0]} means something else in workspace.toml"
     paths = (*table.get("command", ()), table.get("cwd", ""), table.get("env_file", ""))
@@ -109,7 +110,6 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 Entry = Mapping[str, Any]
-_GEMINI: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _OPENCODE: Final = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OPEN: Final = ("localhost", "127.0.0.1", "::1", "")
 _PRIVATE_NAMES: Final = (".local", ".lan", ".internal", ".home.arpa")
@@ -166,9 +166,11 @@ def _gemini(entry: Entry) -> Entry:
         restated |= {"type": "http", "url": restated.pop("httpUrl")}
     elif "url" in restated and "type" not in restated:
         restated["type"] = "sse"
-    return dict(
-        _mapped(restated, lambda text: _GEMINI.sub(lambda match: f"${{{match[1] or match[2]}}}", text))
-    )
+    return dict(map_texts(restated, lambda text: DOLLAR.sub(_with_braces, text)))
+
+
+def _with_braces(variable: re.Match[str]) -> str:
+    return f"${{{variable['bare']}}}" if variable["bare"] else variable[0]
 
 
 def _opencode(entry: Entry) -> Entry:
@@ -181,7 +183,7 @@ def _opencode(entry: Entry) -> Entry:
     if isinstance(command, list) and command:
         restated |= {"command": command[0], "args": command[1:]}
     restated |= _moved(restated, {"environment": "env"})
-    expanded = dict(_mapped(restated, lambda text: _OPENCODE.sub(r"${\1:-}", text)))
+    expanded = dict(map_texts(restated, lambda text: _OPENCODE.sub(r"${\1:-}", text)))
     _refuse(re.compile(r"\{(?:env|file):"), expanded, "has a value in opencode only")
     return expanded
 
@@ -222,14 +224,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item)
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
-    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
 USER_FORMATS: Final = (

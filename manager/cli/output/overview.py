@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from lm_tools_bridge.machine.private_files import UnsafePathError
+from lm_tools_bridge.protocol.internal import client_files
 from lm_tools_bridge.terminal.show import show
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View, tone_of
 from lm_tools_bridge.terminal.waiting import waiting
@@ -33,7 +34,7 @@ from manager.status_reading import (
 LIMIT_S: Final = 5.0
 """Longest time to look."""
 _FILES: Final = (
-    ".lm-tools-bridge", ".mcp.json", ".vscode/mcp.json", ".vscode/settings.json", ".cursor/mcp.json",
+    ".lm-tools-bridge", ".vscode/settings.json", *(file.path for file in client_files.PROJECT_FILES),
 )  # fmt: skip
 _SHOWN: Final = 5
 

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from lm_tools_bridge.text import placeholders
 from lm_tools_bridge.text.near_names import did_you_mean, near
+from lm_tools_bridge.text.placeholders import PlaceholderValues, UnresolvedPlaceholderError
 from workspace_server.config.file_issues import FileIssues, display_name, display_names
-from workspace_server.config.formats import restrictions, variables
+from workspace_server.config.formats import restrictions
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError
-from workspace_server.config.formats.variables import PlaceholderValues, UnresolvedPlaceholderError
 from workspace_server.config.model import EntryOrigin, RemoteServer, Sharing, StdioServer
 from workspace_server.source import Default
 from workspace_server.tool import TaskUse, Visibility
@@ -108,7 +109,7 @@ class EntryContext:
     """
 
     origin: EntryOrigin
-    rules: variables.PlaceholderRules
+    rules: placeholders.PlaceholderRules
     variables: PlaceholderValues
     notes: FileIssues
     read: Callable[[Path], bytes]

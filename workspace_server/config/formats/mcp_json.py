@@ -11,11 +11,12 @@ TOML, which are accepted there, too; `entries.py` builds the servers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from lm_tools_bridge.protocol.internal.client_files import ProjectFile
 from lm_tools_bridge.text.near_names import did_you_mean
-from workspace_server.config.formats import entries, restrictions, variables
+from workspace_server.config.formats import entries, restrictions
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError, plain_text
 
@@ -34,41 +35,15 @@ _PASSED_OVER: Final = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFileFormat:
-    """One client's file: its path in the workspace, the key with its servers, and its placeholder rules.
-
-    `others` are top-level keys with another purpose. With `fallback`, `http` allows a fallback to SSE.
-    """
-
-    path: str
-    member: str
-    rules: variables.PlaceholderRules
-    fallback: bool
-    others: frozenset[str] = frozenset()
-
-
-FORMATS: Final = (
-    ClientFileFormat(".mcp.json", "mcpServers", variables.PORTABLE, fallback=False),
-    ClientFileFormat(
-        ".vscode/mcp.json",
-        "servers",
-        variables.EDITOR,
-        fallback=True,
-        others=frozenset({"inputs"}),
-    ),
-    ClientFileFormat(".cursor/mcp.json", "mcpServers", variables.EDITOR, fallback=True),
-)
-"""In order of precedence."""
-
-
-def servers(document: Mapping[str, Any], form: ClientFileFormat, context: EntryContext) -> list[Server]:
+def servers(document: Mapping[str, Any], form: ProjectFile, context: EntryContext) -> list[Server]:
     """The valid servers of one decoded file, in file order; issues go to the context's notes."""
     entries_by_name = document.get(form.member, {})
-    left = [key for key in document if key != form.member and key not in form.others and key != "$schema"]
+    left = [
+        key for key in document if key != form.member and key not in form.other_members and key != "$schema"
+    ]
     unkept = restrictions.unkept(document, left)
     unknown = [key for key in left if key not in unkept]
-    entries.warn_unknown_keys(unknown, context, known={form.member, *form.others})
+    entries.warn_unknown_keys(unknown, context, known={form.member, *form.other_members})
     context = replace(context, restrictions=tuple(unkept))
     if not isinstance(entries_by_name, Mapping):
         context.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
@@ -77,7 +52,7 @@ def servers(document: Mapping[str, Any], form: ClientFileFormat, context: EntryC
     return [server for server in found if server is not None]
 
 
-def _server(name: str, entry: Any, form: ClientFileFormat, context: EntryContext) -> Server | None:
+def _server(name: str, entry: Any, form: ProjectFile, context: EntryContext) -> Server | None:
     try:
         if not isinstance(entry, Mapping):
             raise ConfigValueError("it must be an object")
@@ -103,7 +78,7 @@ def _kind(entry: Mapping[str, Any]) -> Kind:
     return kind
 
 
-def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: ClientFileFormat) -> Mapping[str, Any]:
+def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: ProjectFile) -> Mapping[str, Any]:
     values: dict[str, Any] = {"namespace": name}
     for key, value in entry.items():
         if key in _TRANSLATIONS:
@@ -128,11 +103,11 @@ def _command(entry: Mapping[str, Any]) -> list[str]:
     return [command, *map(plain_text, arguments)]
 
 
-def _transport(entry: Mapping[str, Any], form: ClientFileFormat) -> str:
+def _transport(entry: Mapping[str, Any], form: ProjectFile) -> str:
     written = entry.get("type", entry.get("transport"))
     if written == "sse":
         return "sse"
-    return "auto" if written is None or form.fallback else "http"
+    return "auto" if written is None or form.falls_back else "http"
 
 
 def _disabled(value: Any) -> Mapping[str, Any]:

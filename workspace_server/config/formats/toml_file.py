@@ -20,15 +20,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.text import placeholders
+from lm_tools_bridge.text.placeholders import UnresolvedPlaceholderError
 from lm_tools_bridge.text.toml_text import LongKeyError, parse_toml
 from workspace_server.config import settings
 from workspace_server.config.feature_settings import FileTables, read_enabled
 from workspace_server.config.file_issues import display_name, display_names
-from workspace_server.config.formats import entries, restrictions, variables
+from workspace_server.config.formats import entries, restrictions
 from workspace_server.config.formats.entries import EntryContext, Kind, Server, warn_unknown_keys
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
-from workspace_server.config.formats.variables import UnresolvedPlaceholderError
 from workspace_server.config.model import Approval, VisibilityChoices
 from workspace_server.config.settings import ClosingRule, Settings
 from workspace_server.features import parts
@@ -219,7 +220,9 @@ class _Reader:
         variables_, root = self._context.variables, os.path.realpath(self._context.variables.root)
         try:
             written = Fields({"projects": folders}).texts("projects")
-            return root in (os.path.realpath(variables_.expand_path(one, variables.TOML)) for one in written)
+            return root in (
+                os.path.realpath(variables_.expand_path(one, placeholders.TOML)) for one in written
+            )
         except (ConfigValueError, UnresolvedPlaceholderError) as reason:
             self._notes.warn("CONFIG_ENTRY_SKIPPED", f"projects: {reason}; the entry is skipped", label)
             return False
@@ -246,7 +249,7 @@ class _Reader:
 
     def _folder(self, written: str) -> Path:
         base = self._context.origin.file.parent if self._is_user else self._context.variables.root
-        expanded = self._context.variables.expand_path(written, variables.TOML)
+        expanded = self._context.variables.expand_path(written, placeholders.TOML)
         return Path(os.path.normpath(base / expanded))
 
     def _execute_code(self, scripts: Fields) -> bool:

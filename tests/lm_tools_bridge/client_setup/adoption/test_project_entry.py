@@ -14,15 +14,8 @@ from lm_tools_bridge.client_setup.adoption.project_entry import (
     translate,
 )
 from manager.routing.client_profiles import PROFILES
-from workspace_server.config.formats.mcp_json import FORMATS
 
 CLAUDE, VSCODE, CURSOR = PROJECT_FILES
-
-
-def test_files_are_read_as_the_workspace_server_reads_them() -> None:
-    ours = [(one.path, one.member, one.bare, one.tilde, one.falls_back) for one in PROJECT_FILES]
-    theirs = [(one.path, one.member, one.rules.bare, one.rules.tilde, one.fallback) for one in FORMATS]
-    assert ours == theirs
 
 
 @pytest.mark.parametrize("file", PROJECT_FILES, ids=lambda file: file.path)

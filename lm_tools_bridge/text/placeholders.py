@@ -1,4 +1,7 @@
-"""Expands placeholders in configuration files by the rules of the client that the file belongs to. Pure.
+"""Expands placeholders in configuration files of this program and of clients. Pure.
+
+`PlaceholderValues` expands what a workspace server reads, by the rules of the client that a file belongs to.
+`expand_texts` expands what a client reads, as that client does.
 
 | written | TOML | `.mcp.json` | `.vscode/mcp.json`, `.cursor/mcp.json` |
 |---|---|---|---|
@@ -13,17 +16,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _BRACE: Final = re.compile(r"[{}]")
 MAX_DEPTH: Final = 16
 """Defaults that stand in defaults. A limit, because a hostile file could nest thousands."""
+_NAME: Final = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+_DEFAULT: Final = r"(?::-(?P<default>[^}]*))?"
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_BARE_VARIABLE: Final = re.compile(rf"\$\{{{_NAME}{_DEFAULT}\}}")
+_FIXED_NAMES: Final = frozenset(
+    {"workspaceFolder", "workspaceFolderBasename", "userHome", "cwd", "pathSeparator"}
+)
+"""They have the same meaning in every file, whatever its rules."""
 _ROOT_VARIABLES: Final = ("PWD", "CLAUDE_PROJECT_DIR")
 _ONLY_EDITORS: Final = ("input:", "command:", "config:", "extensionInstallFolder:")
+_EDITORS_PLACEHOLDER: Final = re.compile(rf"\$\{{(?:{'|'.join(_ONLY_EDITORS)})[^}}]*\}}?")
 _OPEN_FILE: Final = frozenset({
     "file", "fileWorkspaceFolder", "relativeFile", "relativeFileDirname", "fileBasename", "fileExtname",
     "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "lineNumber", "columnNumber",
@@ -52,8 +63,7 @@ class PlaceholderRules:
 
 
 TOML: Final = PlaceholderRules(bare=True, tilde=True)
-PORTABLE: Final = PlaceholderRules(bare=True, tilde=False)
-EDITOR: Final = PlaceholderRules(bare=False, tilde=True)
+"""The rules of `workspace.toml`. Those of clients' files are in `protocol/internal/client_files.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +188,71 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         if end is not None:
             yield start, end
         start = text.find("${", start + 2 if end is None else end + 1)
+
+
+def find_editor_placeholder(text: str) -> str | None:
+    """The first placeholder of a text that only an editor has a value for; None if there is none."""
+    match = _EDITORS_PLACEHOLDER.search(text)
+    return None if match is None else match[0]
+
+
+def list_bare_variables(text: str) -> list[str]:
+    """The variables of a text that are written `${X}` or `${X:-default}`."""
+    return [match[0] for match in _BARE_VARIABLE.finditer(text) if match[0][2:-1] not in _FIXED_NAMES]
+
+
+# How clients write variables. A match has the groups `name` and `default`, and may have `bare` for a name
+# without braces, and `editor` for what only an editor knows.
+BRACED: Final = _BARE_VARIABLE
+DOLLAR: Final = re.compile(rf"\$(?:\{{{_NAME}{_DEFAULT}\}}|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))")
+ENV_IN_BRACES: Final = re.compile(r"\{env:(?P<name>[^}]+)\}(?P<default>(?!))?")
+EDITOR: Final = re.compile(
+    r"\$\{(?:env:(?P<name>[^}]+)|(?P<editor>workspaceFolder|userHome))\}(?P<default>(?!))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A value with its variables replaced, and the names of those that are not set."""
+
+    value: Any
+    unset: tuple[str, ...]
+
+
+def expand_texts(
+    value: Any, variable: re.Pattern[str] | None, environ: Mapping[str, str], folder: str | None
+) -> Expanded:
+    """A value as a client uses it. A variable that is not set stays as it is written.
+
+    Args:
+        value: an entry or a part of it.
+        variable: how the client writes variables; None if it has none.
+        environ: its environment.
+        folder: the project in which it works; None in a user's file, where editors have no project.
+    """
+    unset: list[str] = []
+
+    def replace_variable(match: re.Match[str]) -> str:
+        groups = match.groupdict()
+        if groups.get("editor"):
+            text = {"workspaceFolder": folder, "userHome": environ.get("HOME")}[groups["editor"]]
+        else:
+            text = environ.get(groups["name"] or groups.get("bare") or "", groups["default"])
+        if text is None:
+            unset.append(match[0])
+            return match[0]
+        return text
+
+    if variable is None:
+        return Expanded(value, ())
+    expanded = map_texts(value, lambda text: variable.sub(replace_variable, text))
+    return Expanded(expanded, tuple(dict.fromkeys(unset)))
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A decoded JSON or TOML value with each of its texts changed; names of members stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: map_texts(item, change) for key, item in value.items()}
+    return [map_texts(item, change) for item in value] if isinstance(value, list) else value

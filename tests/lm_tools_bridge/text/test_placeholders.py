@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.config.formats import variables
-from workspace_server.config.formats.variables import (
+from lm_tools_bridge.text import placeholders
+from lm_tools_bridge.text.placeholders import (
     MAX_DEPTH,
     PlaceholderValues,
     UnresolvedPlaceholderError,
@@ -28,17 +28,17 @@ VALUES = PlaceholderValues(Path("/p"), {"SET": "s"})
     ],
 )
 def test_defaults_stand_in_defaults(written: str, value: str) -> None:
-    assert VALUES.expand(written, variables.TOML) == value
+    assert VALUES.expand(written, placeholders.TOML) == value
 
 
 def test_every_default_that_is_used_is_named() -> None:
-    assert set(VALUES.defaulted("${A:-${B:-x}} ${SET:-${C:-y}}", variables.TOML)) == {"A", "B"}
+    assert set(VALUES.defaulted("${A:-${B:-x}} ${SET:-${C:-y}}", placeholders.TOML)) == {"A", "B"}
 
 
 def test_a_hostile_depth_is_refused() -> None:
     def nested(depth: int) -> str:
         return "${A:-" * depth + "x" + "}" * depth
 
-    assert VALUES.expand(nested(MAX_DEPTH), variables.TOML) == "x"
+    assert VALUES.expand(nested(MAX_DEPTH), placeholders.TOML) == "x"
     with pytest.raises(UnresolvedPlaceholderError, match="levels deep"):
-        VALUES.expand(nested(10_000), variables.TOML)
+        VALUES.expand(nested(10_000), placeholders.TOML)

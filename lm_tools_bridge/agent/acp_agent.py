@@ -227,6 +227,8 @@ def _place(uri: str) -> str:
 
 
 MOST_SESSIONS: Final = 50
+"""An editor that never closes sessions must not fill memory: each keeps a history and a line to the manager.
+"""
 _PACKAGE: Final = "lm-tools-bridge"
 _OTHER_SERVERS: Final = (
     "the MCP servers of the editor are not used here; add them to the project's workspace.toml or your own"

@@ -68,6 +68,7 @@ async def serve_editor(make: MakeAgent) -> int:
     return 0
 
 
+# the numbers of the standard streams
 _IN: Final = 0
 _OUT: Final = 1
 _ERR: Final = 2
@@ -110,6 +111,7 @@ def _take_stream(number: int, mode: str) -> IO[bytes]:
 
 
 _LAST_LINES_S: Final = 1.0
+"""An editor that is ending may not read any more; what it does read, it reads at once."""
 
 
 class LineTransport:

@@ -21,7 +21,9 @@ MANUAL: Final = "manual"
 """Stands in the place of a provider where the person calls tools without a model."""
 
 _ANSWER_S: Final = 300.0
+"""Models of providers may think for minutes before the first word."""
 _ANSWER_LOCAL_S: Final = 120.0
+"""A model on this machine is loaded within a minute or two, or does not fit into memory."""
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

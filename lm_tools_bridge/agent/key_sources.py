@@ -20,7 +20,7 @@ from lm_tools_bridge.agent.provider_keys import Key, KeySourceFailed, KeyWish, S
 from lm_tools_bridge.machine import private_files, project_file
 from lm_tools_bridge.machine.peer_uid import unix_peer_uid
 
-_LARGEST: Final = 256 * 1024
+_LARGEST: Final = 256 * 1024  # bytes of a `.env` file, which is read whole
 _LINE: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 _QUOTED: Final = re.compile(r"(['\"])(.*?)\1(?:\s+#.*)?")
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
@@ -86,9 +86,11 @@ FOLDER: Final = "internal"
 SETTLE_S: Final = 3.0
 """A workspace server opens its channel about a second after it began."""
 _POLL_S: Final = 0.1
+"""Between two looks for the channel of a workspace server that starts: a person notices no delay."""
 ANSWER_S: Final = 5.0
-_LARGEST_FILE: Final = 4096
-_LARGEST_ANSWER: Final = 1024 * 1024
+"""A workspace server answers in milliseconds unless its keyring waits for a person."""
+_LARGEST_FILE: Final = 4096  # bytes: a path and a secret
+_LARGEST_ANSWER: Final = 1024 * 1024  # bytes of one line: secrets have a few kilobytes
 
 
 class _Address(msgspec.Struct):

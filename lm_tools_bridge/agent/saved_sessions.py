@@ -30,7 +30,8 @@ from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.private_files import UnsafePathError
 
 FORMAT: Final = 1
-_TITLE: Final = 80
+"""Another number is a later version's file, which is not read."""
+_TITLE: Final = 80  # characters: a line of the list of sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,7 @@ MOST_BYTES: Final = 128 * 1024 * 1024
 """Bytes of all sessions together."""
 _SUFFIX: Final = ".jsonl"
 _LONGEST_HEADING: Final = 65_536
+"""A heading has a path (4 KiB at most, six times that as JSON escapes) and a title."""
 
 Identity = tuple[int, int]
 """Tells whether a file is still the one that was read or written: its inode and its time of change."""

@@ -107,7 +107,7 @@ def worded_fault(error: Exception) -> str:
 
 
 TABLE: Final = "agent"
-_LIMIT: Final = 1024 * 1024
+_LIMIT: Final = 1024 * 1024  # bytes: the user's file is read whole, and has a few thousand
 
 
 class Loaded(NamedTuple):
@@ -287,9 +287,6 @@ def _put(document: Any, key: Sequence[str], value: Any) -> None:
         document[last] = value
 
 
-_LARGEST: Final = 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class StdioServer:
     """A stdio server, as an entry of `workspace.toml`."""
@@ -314,7 +311,7 @@ def add_servers(file: Path, servers: Sequence[StdioServer]) -> list[str]:
     target = file.resolve()
     private_files.make_private(target.parent)
     with private_files.locked(target.with_name(f".{target.name}.lock")):
-        text = (private_files.read(target, _LARGEST, private=False) or b"").decode("utf-8", "strict")
+        text = (private_files.read(target, _LIMIT, private=False) or b"").decode("utf-8", "strict")
         try:
             document: Any = tomlkit.parse(text)
             entries = document.setdefault("mcp", tomlkit.table(is_super_table=True)).setdefault(

@@ -12,8 +12,8 @@ import msgspec
 from lm_tools_bridge.agent.messages import Tool
 from lm_tools_bridge.text.printable import printable
 
-_LONGEST: Final = 300
-_MAX_PROBLEMS: Final = 10
+_LONGEST: Final = 300  # characters of a message that quotes what a model or a server wrote
+_MAX_PROBLEMS: Final = 10  # a model corrects these first, and is told the others then
 # patterns come from servers: one that backtracks without end, or grows large, is given up instead of run
 _BACKTRACKS: Final = 10_000
 _PATTERN_SIZE: Final = 1_000_000

@@ -95,7 +95,7 @@ def _servers(entries: Any, warnings: list[str]) -> list[StdioServer]:
 
 
 OLLMCPC: Final = ".ollmcpc.json"
-_LARGEST: Final = 1024 * 1024
+_LARGEST: Final = 1024 * 1024  # bytes of a file that the wizard reads whole; settings have a few thousand
 _YES: Final = frozenset({"", "y", "yes"})
 _WORDS: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 _FAULTS: Final = (NotEditable, private_files.LockTimeout, private_files.UnsafePathError, OSError)

@@ -22,6 +22,7 @@ from lm_tools_bridge.agent.conversation.history import (
 from lm_tools_bridge.agent.messages import Message, ModelWindow, SystemMessage, Tool, ToolMessage
 
 SMALLEST: Final = 4096
+"""The window that Ollama gives a model by itself. It doubles, because each other window loads the model anew."""
 AUTOMATIC: Final = 32_768
 """The largest window that is chosen without a setting: its memory grows with it."""
 
@@ -59,7 +60,9 @@ _SMALLEST_WINDOW: Final = 2000
 _SHARES: Final = (0.55, 0.75, 0.75, 0.88)
 """The part of the estimate that a whole prompt has at least, by the number of counts that corrected it."""
 _GROWN: Final = 1.02
+"""Two percent are within the error of an estimate: a prompt that grew less may have the same count."""
 _SIMILAR: Final = 0.7
+"""A provider that cuts a prompt keeps most of it; one that counts much less did not count what it cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,8 @@ def _thousands(tokens: float) -> str:
 LARGEST_RESULT: Final = 65_536
 """Bytes of text that a result may have in the history."""
 _RESULT_SHARE: Final = 0.4
-_BYTES_A_TOKEN: Final = 3
+"""Less than half: the question and one more result have to fit beside it."""
+_BYTES_A_TOKEN: Final = 3  # of code and JSON; prose has about four
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def _signature(call: Call) -> tuple[str, bytes]:
     return call.name, msgspec.json.encode(call.arguments or {}, order="sorted")
 
 
-_SHOWN_LINES: Final = 20
+_SHOWN_LINES: Final = 20  # a person still sees the call above it; /last shows all
 
 
 class Aborted(Exception):

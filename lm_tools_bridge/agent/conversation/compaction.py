@@ -28,8 +28,8 @@ _INSTRUCTIONS: Final = (
 )
 _HEAD: Final = "Summary of the conversation so far:\n"
 _REPLY: Final = "I continue from this summary."
-_LONGEST_RESULT: Final = 600
-_LONGEST_TEXT: Final = 4000
+_LONGEST_RESULT: Final = 600  # characters: what a result said matters for a summary, not its details
+_LONGEST_TEXT: Final = 4000  # characters: what the user wants must be kept, but not a pasted file
 
 
 def summary_request(messages: Sequence[Message], space: float) -> list[Message]:

@@ -26,9 +26,9 @@ from lm_tools_bridge.text.text_tokens import text_tokens
 
 _A_MESSAGE: Final = 5
 """Tokens of the marks around a message."""
-_A_CALL: Final = 12
-_A_TOOL: Final = 14
-_AN_IMAGE: Final = 1000
+_A_CALL: Final = 12  # tokens of the marks and the id around a call
+_A_TOOL: Final = 14  # tokens of the JSON around a tool's name, description and schema
+_AN_IMAGE: Final = 1000  # tokens; providers count some hundred to 1,600 by the size of an image
 _LEAST_SAMPLE: Final = 200
 """Counts of smaller requests say more about the marks around messages than about the texts."""
 _BOUNDS: Final = (0.4, 3.0)

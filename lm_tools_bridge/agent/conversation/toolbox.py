@@ -84,7 +84,7 @@ class LateDiscoverySource(LateSource):
 _ALLOWED: Final = re.compile(r"\A[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 """What every provider takes as the name of a function. Only Gemini minds the first character."""
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST: Final = 64
+_LONGEST: Final = 64  # as in `_ALLOWED`
 _INTERNAL: Final = ("openllm_", "lmToolsBridge.", "lmToolsBridge_")
 """Prefixes of names that a model never gets and that are refused whoever asks for them."""
 
@@ -161,7 +161,7 @@ def _free(candidates: Iterable[str], identity: str, used_names: set[str]) -> str
 
 LIST_S: Final = 90.0
 """Longer than a source takes that starts what it needs: one that hangs has no tools in this round."""
-_NEAR: Final = 3
+_NEAR: Final = 3  # names that a model can choose from; more are no hint
 _SEARCH: Final = "tool_search"
 _EXECUTE: Final = "execute_tool"
 

@@ -110,9 +110,9 @@ def _reason(command: str) -> str:
 
 MAX_INPUTS: Final = 2_000
 """Characters of the arguments that are shown; the count of the others is."""
-_MAX_NAME: Final = 200
-_MAX_QUESTION_LINES: Final = 200
-_MAX_LINE: Final = 2_000
+_MAX_NAME: Final = 200  # characters; names of tools have 64 or 128
+_MAX_QUESTION_LINES: Final = 200  # a server must not scroll away what was asked before
+_MAX_LINE: Final = 2_000  # characters of a line that strangers write, as of `MAX_INPUTS`
 
 
 def compact(arguments: Mapping[str, Any]) -> str:

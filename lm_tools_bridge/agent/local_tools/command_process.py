@@ -127,7 +127,7 @@ TERM_S: Final = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 0.25
 """Seconds to read on after the command has ended, if something it started keeps its output open."""
-_CHUNK: Final = 64 * 1024
+_CHUNK: Final = 64 * 1024  # bytes, as many as a pipe of Linux holds
 _SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 
 

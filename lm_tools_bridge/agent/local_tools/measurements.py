@@ -16,8 +16,9 @@ REDACTED: Final = "[redacted]"
 NOT_SHOWN: Final = "[not shown]"
 """In the place of a value of which nothing is known."""
 _SAMPLE_S: Final = 0.2
+"""Long enough for twenty ticks of the processor's clock (100 a second), and short for who waits."""
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_LONGEST_NAME: Final = 40
+_LONGEST_NAME: Final = 40  # characters: with it, a row of the table has 80
 
 
 class NotMeasured(Exception):

@@ -13,7 +13,7 @@ from lm_tools_bridge.agent.tool_source import Outcome, text_outcome
 from lm_tools_bridge.protocol.errors import Reason
 from lm_tools_bridge.text.printable import printable
 
-_LONGEST: Final = 200
+_LONGEST: Final = 200  # characters: progress is one or two lines of a terminal
 
 
 def progress_text(params: bytes) -> str:

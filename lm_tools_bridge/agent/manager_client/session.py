@@ -27,6 +27,7 @@ from lm_tools_bridge.protocol.names import LATEST_LEGACY
 START_S: Final = 110.0
 """Seconds until a start counts as failed; `lmtb up` itself gives up sooner."""
 _MAX_OUTPUT: Final = 64 * 1024
+"""The verb prints one JSON object; the end of the manager's log may be part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,9 @@ def _report(output: bytes) -> Started:
 OPEN_S: Final = 60.0
 """Seconds that the manager may take for `initialize`; it may wait for a workspace server."""
 _NOTIFY_S: Final = 5.0
+"""The manager only takes a notification; one that does not is found by the next request."""
 _END_S: Final = 2.0
+"""The person has ended the agent and waits; a session that is not ended expires by itself."""
 _FIRST_ID: Final = b'"open"'
 
 

@@ -41,10 +41,14 @@ LIST_S: Final = 60.0
 START_WAIT_S: Final = 10.0
 """Seconds that a list waits for a manager that is just being started."""
 MAX_PAGES: Final = 50
+"""As many as the manager reads of a server; a list without an end must not hold the agent."""
 MAX_TOOLS: Final = 5_000
+"""More than any window of a model has room for; they are kept in memory with their schemas."""
 ABSENT_S: Final = 15.0
 """Seconds that a call waits for a manager which is being restarted."""
 _LIST_ABSENT_S: Final = 3.0
+"""Shorter than `ABSENT_S`: a list is asked for again before the next turn, and a lost manager is started
+again."""
 MOST_STARTS: Final = 2
 """Managers that are started for one session: the first, and another if that one is gone."""
 _STEP: Final = "run lmtb up"

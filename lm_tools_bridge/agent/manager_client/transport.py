@@ -69,8 +69,10 @@ class AnswerLost(Exception):
 MAX_MESSAGE: Final = 32 * 1024 * 1024
 """Bytes of the largest message that is read."""
 CONNECT_S: Final = 5.0
-_MAX_REFUSAL: Final = 64 * 1024
+"""The manager is on this machine and accepts at once, unless it hangs."""
+_MAX_REFUSAL: Final = 64 * 1024  # bytes: a refusal is a JSON-RPC error of a few hundred
 _MAX_RETRY_AFTER_S: Final = 30
+"""A person waits for the call: a longer pause is told as an error."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
 
 

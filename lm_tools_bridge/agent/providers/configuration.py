@@ -21,8 +21,8 @@ from lm_tools_bridge.text.printable import printable
 
 FILE: Final = "providers.json"
 WORKSPACE_FOLDER: Final = ".lm-tools-bridge"
-_LARGEST: Final = 1024 * 1024
-_LONGEST_NAME: Final = 100
+_LARGEST: Final = 1024 * 1024  # bytes of a file of providers, which is read whole
+_LONGEST_NAME: Final = 100  # characters of a model's name, which a project's file may choose
 _KINDS: Final[Mapping[str, str]] = {
     "ollama": "ollama", "azure": "azure", "anthropic": "anthropic", "gemini": "gemini", "google": "gemini",
 }  # fmt: skip

@@ -20,8 +20,9 @@ from lm_tools_bridge.text.redaction import HIDDEN
 RETRYABLE: Final = frozenset({429, 500, 502, 503, 504, 520, 522, 524, 529})
 LONGEST_WAIT_S: Final = 60.0
 """The longest `Retry-After` that is waited for."""
-_QUOTED: Final = 300
+_QUOTED: Final = 300  # characters of a provider's own words: a sentence or two
 _SHORTEST_KEY: Final = 8
+"""A shorter key could be a common word, whose beginning would hide ordinary text."""
 _NO_CREDIT: Final = ("insufficient_quota", "billing_not_active")
 _WRONG_KEY: Final = "API_KEY_INVALID"
 """Gemini answers 400 to a wrong key."""

@@ -142,6 +142,8 @@ class Retries:
 
 
 RETRIES: Final = 3
+"""With growing pauses, three cover a provider that is overloaded for some seconds; then the person decides.
+"""
 # a model server may send without end: an error is only quoted in part, a reply may bring pictures as base64
 _LARGEST_ERROR: Final = 64 * 1024
 _LARGEST_REPLY: Final = 64 * 1024 * 1024

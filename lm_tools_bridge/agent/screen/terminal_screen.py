@@ -35,6 +35,7 @@ _DIM: Final = "\x1b[2m"
 _ERASED: Final = "\r\x1b[2K"
 _TURNS: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _EVERY_S: Final = 0.2
+"""Five turns a second look alive, also over a slow ssh."""
 
 
 def _size() -> tuple[int, int]:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 _LONGEST_S: Final = 20.0
-_MOST_BYTES: Final = 4 * 1024 * 1024
+"""Verbs answer in about a second; one may wait for a project's server."""
+_MOST_BYTES: Final = 4 * 1024 * 1024  # bytes that wait to be read: a list of all tools with their schemas
 
 
 async def answer_of(folder: Path, *words: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from lm_tools_bridge.terminal.lines import lines
 from lm_tools_bridge.terminal.screen import Screen
 from lm_tools_bridge.terminal.views import Column, Table
 
-_WIDTH: Final = 80
+_WIDTH: Final = 80  # columns that every terminal has
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -21,9 +21,9 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[s
     return ["".join(span.text for span in line).rstrip() for line in lines(view, screen)]
 
 
-_COLUMNS: Final = 3
+_COLUMNS: Final = 3  # three names, with their numbers, fit into 80 columns
 _LONGEST: Final = 17
-_CUT: Final = 15
+_CUT: Final = 15  # with two dots behind it, a name is as long as `_LONGEST`
 
 
 def menu(names: Sequence[str]) -> list[str]:

@@ -28,10 +28,13 @@ from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.names import LATEST_LEGACY
 
 CALL_S: Final = 120.0
+"""As the deadline of calls at the manager (`call_timeout_s`)."""
 CONNECT_S: Final = 10.0
-MAX_FRAME: Final = 32 * 1024 * 1024
+"""A service elsewhere needs a lookup of its name and a handshake of TLS, which take a few seconds at most."""
+MAX_FRAME: Final = 32 * 1024 * 1024  # as of all messages of MCP servers that are read
 _CLOSE_S: Final = 1.0
-_MAX_PAGES: Final = 1_000
+"""A service that is ending may not answer a close; nothing is lost without its answer."""
+_MAX_PAGES: Final = 1_000  # a list without an end must not keep the client for ever
 _ENDED: Final = "the client is closed"
 
 

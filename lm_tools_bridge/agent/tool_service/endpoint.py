@@ -203,7 +203,9 @@ def offered_protocols(headers: Mapping[str, str]) -> Iterable[str]:
 
 PATH: Final = "/tools"
 MAX_FRAME: Final = 4 * 1024 * 1024
+"""Requests carry arguments, which are smaller than results; a client could fill memory with larger ones."""
 MAX_CONNECTIONS: Final = 32
+"""A program offers its tools to a few agents; each connection keeps a task and buffers of `MAX_FRAME`."""
 _LOOPBACK: Final = "127.0.0.1"
 
 

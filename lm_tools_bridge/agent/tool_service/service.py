@@ -131,7 +131,7 @@ def _is_block(value: Any) -> bool:
 
 PAGE: Final = 100
 """Tools in one page of a list."""
-CALL_S: Final = 120.0
+CALL_S: Final = 120.0  # as clients wait for a call
 
 ToolDefinition = Mapping[str, Any]
 """A tool as in MCP: `name`, `inputSchema`, and optionally `description`, `title`, `annotations` …"""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
@@ -26,7 +26,16 @@ from lm_tools_bridge.machine.own_children import are_we_own_child
 from lm_tools_bridge.machine.project_marks import STRONG
 from lm_tools_bridge.text.near_names import did_you_mean
 from lm_tools_bridge.text.printable import printable
-from lm_tools_bridge.text.toml_text import TooManyKeysError, check_editable, line_of, parse_toml
+from lm_tools_bridge.text.toml_edit import (
+    Document,
+    NotEditableError,
+    append_table,
+    edit_text,
+    find_value,
+    put_value,
+    remove_value,
+)
+from lm_tools_bridge.text.toml_text import line_of, parse_toml
 
 PORT_VARIABLE: Final = "LMTB_HTTP_PORT"
 _PORT: Final = "http_port"
@@ -107,6 +116,7 @@ def worded_fault(error: Exception) -> str:
 
 
 TABLE: Final = "agent"
+_SERVERS: Final = ("mcp", "stdio_servers")
 _LIMIT: Final = 1024 * 1024  # bytes: the user's file is read whole, and has a few thousand
 
 
@@ -240,9 +250,6 @@ def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
             we started runs this agent: a model could decide through it.
         private_files.LockTimeout, private_files.UnsafePathError, OSError: it cannot be written.
     """
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     if are_we_own_child():
         raise NotEditable("a program that a server or an agent started may not change settings")
     target = path.resolve()
@@ -250,13 +257,9 @@ def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
     with private_files.locked(target.with_name(f".{target.name}.lock")):
         text = (private_files.read(target, _LIMIT, private=False) or b"").decode("utf-8", "strict")
         try:
-            check_editable(text)
-            document = tomlkit.parse(text)
-            for key, value in changes.items():
-                _put(document, (TABLE, *key), value)
-        except (TOMLKitError, tomllib.TOMLDecodeError, TooManyKeysError, TypeError) as error:
+            content = edit_text(text, partial(_apply, changes)).encode()
+        except NotEditableError as error:
             raise NotEditable(f"{path} cannot be changed: {printable(error)}") from error
-        content = tomlkit.dumps(document).encode()
         for problem in _read_settings(path, content)[1]:
             if not isinstance(problem, _Problem):
                 raise NotEditable(problem)
@@ -269,22 +272,12 @@ def _is_about(name: str, changes: Mapping[tuple[str, ...], Any]) -> bool:
     return any(name in {key[0], ".".join(key[:2])} for key in changes)
 
 
-def _put(document: Any, key: Sequence[str], value: Any) -> None:
-    import tomlkit
-
-    *tables, last = key
-    for name in tables:
-        if name not in document:
-            if value is None:
-                return
-            document[name] = tomlkit.table(is_super_table=False)
-        document = document[name]
-        if not isinstance(document, dict):
-            raise TypeError(f"{name} is no table")
-    if value is None:
-        document.pop(last, None)
-    else:
-        document[last] = value
+def _apply(changes: Mapping[tuple[str, ...], Any], document: Document) -> None:
+    for key, value in changes.items():
+        if value is None:
+            remove_value(document, (TABLE, *key), prune=False)
+        else:
+            put_value(document, (TABLE, *key), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,9 +296,6 @@ def add_servers(file: Path, servers: Sequence[StdioServer]) -> list[str]:
         NotEditable: the file is not TOML.
         private_files.LockTimeout, private_files.UnsafePathError, OSError: it cannot be written.
     """
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     if not servers:
         return []
     target = file.resolve()
@@ -313,26 +303,17 @@ def add_servers(file: Path, servers: Sequence[StdioServer]) -> list[str]:
     with private_files.locked(target.with_name(f".{target.name}.lock")):
         text = (private_files.read(target, _LIMIT, private=False) or b"").decode("utf-8", "strict")
         try:
-            document: Any = tomlkit.parse(text)
-            entries = document.setdefault("mcp", tomlkit.table(is_super_table=True)).setdefault(
-                "stdio_servers", tomlkit.aot()
-            )
-            namespaces = {str(entry.get("namespace")) for entry in entries}
+            present = find_value(parse_toml(text), _SERVERS) or ()
+            namespaces = {str(entry.get("namespace")) for entry in present}
             new = [server for server in servers if server.namespace not in namespaces]
-            for server in new:
-                entries.append(_entry(server))
-        except (TOMLKitError, TypeError, AttributeError) as error:
+            written = edit_text(text, partial(_append, new))
+        except (ValueError, TypeError, AttributeError) as error:  # not TOML, or no servers are in it
             raise NotEditable(f"{file} cannot be changed: {error}") from error
-        private_files.write(target, tomlkit.dumps(document).encode())
+        private_files.write(target, written.encode())
     return [server.namespace for server in new]
 
 
-def _entry(server: StdioServer) -> Any:
-    import tomlkit
-
-    entry = tomlkit.table()
-    entry["namespace"] = server.namespace
-    entry["command"] = list(server.command)
-    if not server.enabled:
-        entry["enabled"] = False
-    return entry
+def _append(servers: Sequence[StdioServer], document: Document) -> None:
+    for server in servers:
+        entry = {"namespace": server.namespace, "command": list(server.command)}
+        append_table(document, _SERVERS, entry if server.enabled else {**entry, "enabled": False})

@@ -12,16 +12,14 @@ import hashlib
 import os
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.remote_hosts.address import Host, InvalidAddress, is_name, parse_address
-
-if TYPE_CHECKING:
-    import tomlkit
+from lm_tools_bridge.text.toml_edit import Document, edit_text, put_value, remove_value
 
 FILE: Final = "remote.toml"
 COMMAND: Final = "lmtb"
@@ -63,31 +61,40 @@ def read_known_hosts(config_dir: Path) -> Mapping[str, KnownHost]:
         raise InvalidHostsFile(f"{file} cannot be read: {error}") from error
     entries = content.get("hosts", {})
     if not isinstance(entries, dict):
-        raise InvalidHostsFile(f"{file}: hosts is no table")
+        raise InvalidHostsFile(f"{file}: hosts must be a table")
     return {name: _parse_entry(file, name, entry) for name, entry in entries.items()}
 
 
 def add_host(config_dir: Path, entry: KnownHost) -> None:
-    """Add a host, or replace the one of this name. Everything else in the file stays as it is."""
-    import tomlkit
+    """Add a host, or replace the one of this name. Everything else in the file stays as it is.
 
-    document = _read_document(config_dir)
-    hosts = document.setdefault("hosts", tomlkit.table(is_super_table=True))
-    table = tomlkit.table()
-    table["address"] = f"{entry.host}"
-    if entry.command != (COMMAND,):
-        table["command"] = shlex.join(entry.command)
-    hosts[entry.name] = table
-    private_files.write(config_dir / FILE, tomlkit.dumps(document).encode())
+    Raises:
+        InvalidHostsFile: the file cannot be changed.
+    """
+
+    def change(document: Document) -> None:
+        put_value(document, ["hosts", entry.name, "address"], f"{entry.host}")
+        command = ["hosts", entry.name, "command"]
+        if entry.command != (COMMAND,):
+            put_value(document, command, shlex.join(entry.command))
+        else:
+            remove_value(document, command)
+
+    _edit_file(config_dir, change)
 
 
 def remove_host(config_dir: Path, name: str) -> None:
-    """Remove a host."""
-    import tomlkit
+    """Remove a host. Raises like `add_host`."""
+    _edit_file(config_dir, lambda document: remove_value(document, ["hosts", name]))
 
-    document = _read_document(config_dir)
-    document.get("hosts", {}).pop(name, None)
-    private_files.write(config_dir / FILE, tomlkit.dumps(document).encode())
+
+def _edit_file(config_dir: Path, change: Callable[[Document], None]) -> None:
+    file = config_dir / FILE
+    try:
+        text = edit_text(file.read_text("utf-8") if file.exists() else "", change)
+    except ValueError as error:  # also for bytes that are no text
+        raise InvalidHostsFile(f"{file} cannot be changed: {error}") from error
+    private_files.write(file, text.encode())
 
 
 def find_entry(hosts: Mapping[str, KnownHost], host: Host) -> KnownHost | None:
@@ -151,12 +158,3 @@ def _parse_entry(file: Path, name: str, entry: Any) -> KnownHost:
     if words is None:
         raise InvalidHostsFile(f"{file}: hosts.{name}.command is no command")
     return KnownHost(name, host, words)
-
-
-def _read_document(config_dir: Path) -> tomlkit.TOMLDocument:
-    import tomlkit
-
-    try:
-        return tomlkit.parse((config_dir / FILE).read_text("utf-8"))
-    except FileNotFoundError:
-        return tomlkit.document()

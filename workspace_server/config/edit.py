@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Final
 from lm_tools_bridge.machine import project_file
 from lm_tools_bridge.machine.private_files import UnsafePathError
 from lm_tools_bridge.machine.project_file import HeldFolder
-from lm_tools_bridge.text.toml_text import check_editable
+from lm_tools_bridge.text.toml_edit import NotEditableError, edit_text, find_value, put_value, remove_value
 from workspace_server.config import policy
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
 from workspace_server.config.model import Approval, PolicyDeltas
@@ -110,7 +109,7 @@ def put(file: Path, keys: Sequence[str], value: Any) -> bool:
 
     Raises like `switch_tool`.
     """
-    return _edit(file, lambda document: _put(document, keys, value))
+    return _edit(file, lambda document: put_value(document, keys, value))
 
 
 def unset(file: Path, *paths: Sequence[str]) -> bool:
@@ -121,7 +120,7 @@ def unset(file: Path, *paths: Sequence[str]) -> bool:
 
     def change(document: MutableMapping[str, Any]) -> None:
         for keys in paths:
-            _remove(document, keys)
+            remove_value(document, keys)
 
     return file.exists() and _edit(file, change)
 
@@ -146,20 +145,11 @@ def _changed_text(
     file: Path, content: bytes, change: Callable[[MutableMapping[str, Any]], None]
 ) -> tuple[str, str]:
     """The text before and after a change."""
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     try:
         text = decode(content)
-        check_editable(text)
-        document = tomlkit.parse(text)
-        change(document)
-        written = tomlkit.dumps(document)
-        written.encode()  # a name that is not Unicode cannot be written
-        _verify(text, written, change)
-    except (ConfigFileError, TOMLKitError, ValueError) as error:
+        return text, edit_text(text, change)
+    except (ConfigFileError, NotEditableError) as error:
         raise ConfigEditError(f"{file} cannot be changed: {error}") from None
-    return text, written
 
 
 @contextmanager
@@ -183,13 +173,6 @@ def _folder_lock(folder: HeldFolder, file: Path) -> Iterator[None]:
     yield
 
 
-def _verify(text: str, written: str, change: Callable[[MutableMapping[str, Any]], None]) -> None:
-    expected = tomllib.loads(text)
-    change(expected)
-    if tomllib.loads(written) != expected:
-        raise ConfigFileError("this change cannot keep its formatting; edit the file by hand")
-
-
 def _replace(folder: HeldFolder, file: Path, before: bytes | None, data: bytes) -> None:
     """Replace the file by `data`, unless it was changed since it was read."""
     status = folder.status(file.name)
@@ -201,7 +184,7 @@ def _replace(folder: HeldFolder, file: Path, before: bytes | None, data: bytes) 
 def _deltas(document: Mapping[str, Any]) -> PolicyDeltas:
     lists = {}
     for name, key in DELTAS.items():
-        value = _find(document, key.split("."))
+        value = find_value(document, key.split("."))
         if value is not None and not (
             isinstance(value, list) and all(isinstance(entry, str) for entry in value)
         ):
@@ -212,67 +195,11 @@ def _deltas(document: Mapping[str, Any]) -> PolicyDeltas:
 
 def _put_deltas(document: MutableMapping[str, Any], deltas: PolicyDeltas) -> None:
     for key in OBSOLETE:
-        _remove(document, key.split("."))
+        remove_value(document, key.split("."))
     for name, key in DELTAS.items():
         names: tuple[str, ...] = getattr(deltas, name)
         keys = key.split(".")
         if names:
-            _put(document, keys, list(names))
+            put_value(document, keys, list(names))
         else:
-            _remove(document, keys)
-
-
-def _find(document: Any, keys: Sequence[str]) -> Any:
-    for key in keys:
-        if not isinstance(document, Mapping) or key not in document:
-            return None
-        document = document[key]
-    return document
-
-
-def _put(document: MutableMapping[str, Any], keys: Sequence[str], value: Any) -> None:
-    *folders, last = keys
-    for key in folders:
-        if key not in document:
-            document[key] = _new_table(document)
-        if not isinstance(document[key], MutableMapping):
-            raise ConfigFileError(f'"{key}" is not a table')
-        document = document[key]
-    if isinstance(value, list) and isinstance(document.get(last), list):
-        _rewrite(document[last], value)
-    elif document.get(last) != value or isinstance(document.get(last), bool) != isinstance(value, bool):
-        document[last] = value
-
-
-def _new_table(document: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    if type(document) is dict:
-        return {}
-    import tomlkit
-
-    return tomlkit.table()
-
-
-def _rewrite(array: list[Any], values: Sequence[str]) -> None:
-    """Make an array equal to `wanted` item by item, so that comments between items are kept."""
-    for position in reversed(range(len(array))):
-        if array[position] not in values or array[position] in array[:position]:
-            del array[position]
-    if list(array) != [name for name in values if name in array]:
-        array.clear()
-    for position, name in enumerate(values):
-        if position >= len(array) or array[position] != name:
-            array.insert(position, name)
-
-
-def _remove(document: MutableMapping[str, Any], keys: Sequence[str]) -> None:
-    *folders, last = keys
-    parents = [document]
-    for key in folders:
-        below = parents[-1].get(key)
-        if not isinstance(below, MutableMapping):
-            return
-        parents.append(below)
-    parents[-1].pop(last, None)
-    for parent, key in zip(reversed(parents[:-1]), reversed(folders), strict=True):
-        if not parent[key]:
-            del parent[key]
+            remove_value(document, keys)

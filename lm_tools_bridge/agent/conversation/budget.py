@@ -22,7 +22,7 @@ from lm_tools_bridge.agent.conversation.history import (
 from lm_tools_bridge.agent.messages import Message, ModelWindow, SystemMessage, Tool, ToolMessage
 
 SMALLEST: Final = 4096
-"""The window that Ollama gives a model by itself. It doubles, because each other window loads the model anew."""
+"""The window that Ollama gives a model by itself. It doubles: each other window loads the model anew."""
 AUTOMATIC: Final = 32_768
 """The largest window that is chosen without a setting: its memory grows with it."""
 

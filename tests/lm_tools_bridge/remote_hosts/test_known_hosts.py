@@ -46,7 +46,7 @@ def test_hosts_have_names_addresses_and_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("hosts = 3", "no table"),
+        ("hosts = 3", "must be a table"),
         ("[hosts.build]", "no address"),
         ("[hosts]\nbuild = 1", "no address"),
         ('[hosts.build]\naddress = "http://build"', "begins with none"),

@@ -33,8 +33,7 @@ from manager.answers.exchange import (
 from manager.answers.replies import AnyReply
 from manager.answers.upstream_request import PreparedCall, prepare_call
 from manager.configuration.settings import Settings
-from manager.endpoints.session_requests import NoSession, SessionEndpoint
-from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
+from manager.endpoints.session_requests import NOT_ALLOWED, NoSession, SessionEndpoint, SessionRoutes
 from manager.endpoints.stateless import StatelessEndpoint
 from manager.http.request import HttpRequest, OpenRequests, log_fault
 from manager.relay import direct_relay
@@ -114,6 +113,7 @@ class McpRoutes:
         self.fast_path: FastPath | None = None
         self._dispatch = dispatch
         self._legacy = legacy
+        self._sessions = legacy.session_manager.sessions
         self._modern = modern
         self.settings = settings
         self._is_observed = dispatch.forwarder.is_observed
@@ -207,7 +207,8 @@ class McpRoutes:
             exchange = exchange_of(http_request.metadata, inbound, message, None, self._profiles)
             self._answer_in_task(http_request, exchange, partial(self._legacy.initialize, exchange))
         else:
-            session = None if identity is None else self._legacy.session_manager.get(identity)
+            came = http_request.received_at
+            session = None if identity is None else self._sessions.get(identity, came)
             if session is not None:
                 self._in_session(http_request, inbound, message, session)
             else:

@@ -12,7 +12,7 @@ from aiohttp import ClientPayloadError, ClientSession, TCPConnector
 
 from lm_tools_bridge.protocol import names
 from manager.answers.exchange import Unlocated
-from manager.endpoints import session_routes
+from manager.endpoints import session_requests
 from manager.endpoints.mcp import McpRoutes
 from manager.http.request import HttpRequest
 from support.clients.raw_clients import JSON, SessionClient
@@ -58,7 +58,7 @@ async def test_no_stream_is_opened_for_a_session_that_has_just_ended(
                 assert ended.status == 200
             return Unlocated()
 
-        monkeypatch.setattr(session_routes, "look_up_workspace", while_it_ends)
+        monkeypatch.setattr(session_requests, "look_up_workspace", while_it_ends)
         async with client.stream() as response:
             assert response.status == 404
 

@@ -1,4 +1,4 @@
-"""Reads a status as people do: answers, problems with their next steps, how tools are listed. Pure.
+"""Reads a status as people do: answers, problems with their next steps, how tools are listed.
 
 States are those that servers last reported to the manager. A server runs twice when a client that was seen in
 a project also starts it itself. `status` and `doctor` ask only the manager; `lmtb servers` asks the server
@@ -25,7 +25,7 @@ from manager.routing.client_profiles import ENTRY_NAME, OTHER, ClientProfile, pr
 _SHOWN_FIRST: Final = ("timestamp", "level", "event")
 
 
-def parsed(line: str) -> dict[str, Any]:
+def parse_log_line(line: str) -> dict[str, Any]:
     """The fields of a line; none if it is no entry, such as a line of a traceback."""
     try:
         value = json.loads(line)
@@ -34,9 +34,9 @@ def parsed(line: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def formatted(line: str) -> str:
+def format_log_line(line: str) -> str:
     """A line as people read it: time, level, event, fields."""
-    fields = parsed(line)
+    fields = parse_log_line(line)
     if not fields:
         return line
     head = " ".join(str(fields.pop(name, "-")) for name in _SHOWN_FIRST)
@@ -137,7 +137,7 @@ LISTED: Final[Mapping[str, str]] = {
 _YOURS: Final = {"yours": "yours", "yours_for_source": "yours, for its source"}
 
 
-def listing(row: Mapping[str, Any]) -> str:
+def listing_of_tool(row: Mapping[str, Any]) -> str:
     """How clients get a tool that can be called, such as `listed`, `unlisted` or `on demand (yours)`.
 
     Args:
@@ -150,7 +150,7 @@ def listing(row: Mapping[str, Any]) -> str:
     return words if origin is None else f"{words} ({origin})"
 
 
-def origin(row: Mapping[str, Any]) -> str:
+def origin_of_listing(row: Mapping[str, Any]) -> str:
     """Who says which visibility a tool has, as the end of a sentence."""
     source, visibility = row.get("source"), row.get("visibility")
     match row.get("visibilityOrigin"):
@@ -340,7 +340,7 @@ class Attention(NamedTuple):
     next_step: str
 
 
-def attention(status: Mapping[str, Any]) -> list[Attention]:
+def attention_items(status: Mapping[str, Any]) -> list[Attention]:
     """What waits for a person: approvals first."""
     return [*_approvals(status), *_of_workspaces(status)]
 

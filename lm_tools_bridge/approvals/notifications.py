@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.machine.own_process import with_session_folder
 from manager.logs.log import logger
-from manager.status_reading import Attention, attention
+from manager.status_reading import Attention, attention_items
 
 if TYPE_CHECKING:
     from dbus_fast import Message
@@ -262,7 +262,7 @@ class Notifications:
         if self._approvals.changes == self._changes and not is_due:
             return True
         self._changes = self._approvals.changes
-        step = self._throttle.next(attention(self._status()), self._now())
+        step = self._throttle.next(attention_items(self._status()), self._now())
         if step is None:
             return True
         try:

@@ -20,7 +20,7 @@ from lm_tools_bridge.page.html import (
 )
 from lm_tools_bridge.page.project_selection import ProjectView, Waiting
 from lm_tools_bridge.protocol.internal.source_states import DOWN
-from manager.status_reading import VISIBILITIES, first_sentence, listing, source_step
+from manager.status_reading import VISIBILITIES, first_sentence, listing_of_tool, source_step
 
 _STDERR_LINES: Final = 10  # a short traceback; the whole output is in the log
 _DECISIONS: Final = {"allow": "Allow", "ask": "Ask", "deny": "Deny"}
@@ -197,7 +197,7 @@ def _tool(row: Mapping[str, Any], root: str) -> Sequence[str]:
 def _tool_state(row: Mapping[str, Any]) -> str:
     if row.get("state") != "callable":
         return f"{state('disabled' if _is_disabled(row) else row.get('state'))} {text(row.get('reason'))}"
-    return state(listing(row))
+    return state(listing_of_tool(row))
 
 
 def _tool_listing(row: Mapping[str, Any], root: str) -> str:

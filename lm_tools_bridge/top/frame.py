@@ -11,7 +11,7 @@ from typing import Any, Final
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View, tone_of
 from lm_tools_bridge.text.quantities import duration, size
 from lm_tools_bridge.top.sample import Sample, Usage
-from manager.status_reading import attention, is_gone, merged_workspaces, objects
+from manager.status_reading import attention_items, is_gone, merged_workspaces, objects
 
 _MANAGER: Final = (
     "state", "version", "pid", "address", "uptimeSec", "connectedClients", "sessions", "streams", "rssBytes",
@@ -40,7 +40,7 @@ def frame(now: Sample, before: Sample | None) -> Frame:
         "manager": _manager(now.status, past, seconds),
         "servers": servers,
         "calls": list(_calls(now)),
-        "needsYou": [entry._asdict() for entry in attention(now.status)],
+        "needsYou": [entry._asdict() for entry in attention_items(now.status)],
     }
 
 

@@ -31,7 +31,7 @@ from manager.answers.workspace_lookup import look_up_workspace
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import response_of
 from manager.forwarding.forward import Forwarder
-from manager.routing import discovery as payload
+from manager.routing import discovery
 from manager.routing.discovery import Entry, host_mark
 from manager.routing.workspace.remote_address import split_root
 from manager.supervision.instance import Instance
@@ -126,7 +126,7 @@ class Catalog:
             if cursor is None or cursor in seen:
                 break
             seen.add(cursor)
-        entries, dropped = payload.usable_entries(raws)
+        entries, dropped = discovery.usable_entries(raws)
         self._last[workspace.id] = entries
         return Listing(entries, [*dropped, *dict.fromkeys(issues)])
 
@@ -142,17 +142,17 @@ class Catalog:
         deadline = asyncio.get_running_loop().time() + SCHEMA_DEADLINE_S
 
         async def one(entry: Entry) -> tuple[dict[str, str], Issue | None]:
-            schema = payload.schema_in_list(entry)
+            schema = discovery.schema_in_list(entry)
             problem: Issue | None = None
             if instance.owner == "external" and not (schema or {}).get("properties"):
                 schema, problem = await self._read_schema(workspace, entry.name, gate, deadline)
             elif schema is None:
-                problem = payload.issue("SCHEMA_INPUT_MISSING", entry.name)
-            return payload.bridged_tool(entry, schema), problem
+                problem = discovery.make_issue("SCHEMA_INPUT_MISSING", entry.name)
+            return discovery.bridged_tool(entry, schema), problem
 
         described = await asyncio.gather(*(one(entry) for entry in listing.entries))
         issues += [problem for _, problem in described if problem is not None]
-        return payload.discovery([tool for tool, _ in described], issues), listing.entries
+        return discovery.discovery_payload([tool for tool, _ in described], issues), listing.entries
 
     async def _read_schema(
         self, workspace: Workspace, name: str, gate: asyncio.Semaphore, deadline: float
@@ -163,23 +163,23 @@ class Catalog:
             async with asyncio.timeout_at(deadline), gate:
                 result = await self.ask(workspace, names.RESOURCES_READ, {"uri": uri})
         except TimeoutError:
-            return None, payload.issue("SCHEMA_READ_REQUEST_FAILED", name, "no answer in time")
+            return None, discovery.make_issue("SCHEMA_READ_REQUEST_FAILED", name, "no answer in time")
         if isinstance(result, Failure):
             code = "SCHEMA_READ_RPC_ERROR" if result.is_error_answer else "SCHEMA_READ_REQUEST_FAILED"
-            return None, payload.issue(code, name, result.details)
+            return None, discovery.make_issue(code, name, result.details)
         try:
             content = msgspec.json.decode(result["contents"]) if "contents" in result else None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the members were not parsed before
-            return None, payload.issue("SCHEMA_READ_UNEXPECTED_ERROR", name, str(error))
-        schema, code_or_none = payload.read_schema(content)
-        return schema, None if code_or_none is None else payload.issue(code_or_none, name)
+            return None, discovery.make_issue("SCHEMA_READ_UNEXPECTED_ERROR", name, str(error))
+        schema, code_or_none = discovery.read_schema(content)
+        return schema, None if code_or_none is None else discovery.make_issue(code_or_none, name)
 
     def _page_failure(self, page: Mapping[str, msgspec.Raw] | Failure) -> Issue | None:
         if isinstance(page, Failure):
             code = "TOOLS_LIST_INVALID_RESULT" if page.is_error_answer else "TOOLS_LIST_FETCH_FAILED"
-            return payload.issue(code, details=page.details)
+            return discovery.make_issue(code, details=page.details)
         if "tools" not in page or jsonrpc.bytes_of(page["tools"])[:1] != b"[":
-            return payload.issue("TOOLS_LIST_INVALID_RESULT", details="tools is no array")
+            return discovery.make_issue("TOOLS_LIST_INVALID_RESULT", details="tools is no array")
         return None
 
     def _last_known(self, workspace: Workspace, failure: Issue | None) -> Listing:

@@ -24,8 +24,7 @@ from manager.answers.lists import fingerprint
 from manager.answers.replies import Events, Plain, Reply
 from manager.answers.workspace_lookup import conflicting
 from manager.logs.log import logger, short
-from manager.routing import discovery as wording
-from manager.routing.discovery import CALL_TOOL_TEXT, Entry
+from manager.routing.discovery import CALL_TOOL_TEXT, Entry, handshake_payload, handshake_summary
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.remote_address import split_root
 from manager.routing.workspace.resolution import WorkspaceSource
@@ -116,7 +115,7 @@ class Handshakes:
     def _result(self, exchange: Exchange, success: HandshakeSuccess, *, bare: bool) -> bytes:
         if bare:
             return jsonrpc.result(exchange.message.id, success.payload)
-        content = [{"type": "text", "text": wording.summary(success.payload)}]
+        content = [{"type": "text", "text": handshake_summary(success.payload)}]
         return replies.result(exchange, {"content": content, "structuredContent": success.payload})
 
     # -- steps --------------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ class Handshakes:
             tools=len(entries),
             partial=discovery["partial"],
         )
-        payload = wording.payload(
+        payload = handshake_payload(
             session_id=exchange.session.id if exchange.session else None,
             workspace=workspace.id,
             cwd=folder,

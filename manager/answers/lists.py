@@ -25,8 +25,14 @@ from manager.answers.upstream_request import upstream_request
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import COLLECTED, Answer, response_of
 from manager.forwarding.forward import Forwarder
-from manager.routing import discovery as found
-from manager.routing.discovery import CALL_TOOL, MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
+from manager.routing.discovery import (
+    CALL_TOOL,
+    MANAGER_RESOURCES,
+    MANAGER_TEMPLATES,
+    MANAGER_TOOLS,
+    make_issue,
+    usable_entries,
+)
 from manager.routing.legacy_result import convert_definitions
 from manager.routing.workspace.resolution import issues_of
 
@@ -49,7 +55,7 @@ def own_list(exchange: Exchange, problem: Refusal | None = None) -> Plain:
     value: dict[str, Any] = {member: list(entries) if _is_first_page(exchange) else []}
     issues = issues_of(exchange.claims)
     if problem is not None:
-        issues.append(found.issue("WORKSPACE_NOT_FOUND", details=problem.text))
+        issues.append(make_issue("WORKSPACE_NOT_FOUND", details=problem.text))
     if issues:
         value["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
     return Plain(replies.result(exchange, value))
@@ -168,7 +174,7 @@ class Lists:
         if member in result and jsonrpc.bytes_of(result[member])[:1] == b"[":
             theirs = msgspec.json.decode(result[member], type=list[msgspec.Raw])
         if exchange.message.method == names.TOOLS_LIST:
-            theirs = [entry.raw for entry in found.usable_entries(theirs)[0]]
+            theirs = [entry.raw for entry in usable_entries(theirs)[0]]
         elif exchange.message.method == names.TEMPLATES_LIST:
             theirs = _without_duplicates(theirs, {one["uriTemplate"] for one in own})
         remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
@@ -182,7 +188,7 @@ class Lists:
         theirs: list[msgspec.Raw] = []
         if exchange.message.method == names.TOOLS_LIST:
             theirs = _allowed(exchange, [one.raw for one in self._catalog.last_known(located.workspace)])
-        problem = found.issue("TOOLS_LIST_FETCH_FAILED", details=why)
+        problem = make_issue("TOOLS_LIST_FETCH_FAILED", details=why)
         issues = [issue.as_json() for issue in (problem, *issues_of(exchange.claims))]
         value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: issues}}
         if exchange.session is not None:

@@ -22,7 +22,7 @@ from lm_tools_bridge.terminal.command_line import Failure, json_option, print_li
 from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import user_paths
 from manager.routing.workspace.matching import workspace_id
-from manager.status_reading import formatted, parsed
+from manager.status_reading import format_log_line, parse_log_line
 
 # New lines seem to come at once, for five `fstat` a second.
 POLL_S: Final = 0.2
@@ -95,7 +95,7 @@ class _Wanted:
     least: int
 
     def has(self, line: str) -> bool:
-        entry = parsed(line)
+        entry = parse_log_line(line)
         level = entry.get("level")
         if level in _LEVELS and _LEVELS.index(str(level)) < self.least:
             return False
@@ -198,6 +198,6 @@ def _pause() -> None:
 
 def _show(line: str, *, as_json: bool) -> None:
     if as_json:
-        print_line(parsed(line) or {"text": line})
+        print_line(parse_log_line(line) or {"text": line})
     else:
-        say(formatted(line))
+        say(format_log_line(line))

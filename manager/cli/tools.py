@@ -29,9 +29,9 @@ from manager.status_reading import (
     first_request_cost,
     first_sentence,
     issue_text,
-    listing,
+    listing_of_tool,
     objects,
-    origin,
+    origin_of_listing,
 )
 
 _WHOLE_IDS: Final = frozenset({"builtin", "language_servers", "script", "script_user", "script_system"})
@@ -213,7 +213,7 @@ def _skill_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     rest = (row.get("tokens"), first_sentence(row.get("description")))
-    return (row.get("name"), row.get("source"), listing(row), *rest)
+    return (row.get("name"), row.get("source"), listing_of_tool(row), *rest)
 
 
 def _say_costs(answer: Mapping[str, Any], callable_: Sequence[Mapping[str, Any]], unseen: int) -> None:
@@ -268,12 +268,12 @@ def _explained(row: Mapping[str, Any]) -> str:
         step = f"allow it with: lmtb tools allow {operand(name)}"
         return f"{name} of {source} is denied, so that every call is refused; {step}"
     if row.get("listed"):
-        return f"{name} is listed and can be called; it comes from {source} ({origin(row)})"
+        return f"{name} is listed and can be called; it comes from {source} ({origin_of_listing(row)})"
     if row.get("unlisted"):
         step = f"list it with: lmtb tools visibility {operand(name)} native"
         return f"{name} of {source} can be called, but is not listed: {row['unlisted']}; {step}"
     text = f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"
-    return f"{text} ({origin(row)})"
+    return f"{text} ({origin_of_listing(row)})"
 
 
 def _elsewhere(row: Mapping[str, Any], answer: Mapping[str, Any], cwd: Path | None) -> str:

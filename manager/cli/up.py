@@ -19,7 +19,7 @@ from manager import __version__, exit_codes
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.service import service_manager as service_files
 from manager.client import Control, ManagerFault, NoManager
-from manager.status_reading import formatted
+from manager.status_reading import format_log_line
 from manager.stdio_bridge.manager_start import UNIT, ManagerStarter
 
 # Shorter than what a person notices: a start that is over is told at once.
@@ -130,7 +130,7 @@ def _tail(file: Path, start: int) -> list[str]:
             text = opened.read().decode(errors="replace")
     except OSError:
         return []
-    return [printable(formatted(line)) for line in text.splitlines()][-_LOG_LINES:]
+    return [printable(format_log_line(line)) for line in text.splitlines()][-_LOG_LINES:]
 
 
 @click.command()

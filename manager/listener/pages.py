@@ -34,7 +34,7 @@ from manager.routing.admission import (
     AdmissionRefusal,
     RequestHead,
     refusal_body,
-    refuse,
+    refuse_request,
 )
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
 async def _answer(request: web.Request, handler: Handler, connections: Connections) -> web.StreamResponse:
     try:
         facts = RequestHead(request.method, request.raw_path, request.raw_headers)
-        refusal = refuse(facts, connections.rules) or _peer_refusal(request, facts, connections)
+        refusal = refuse_request(facts, connections.rules) or _peer_refusal(request, facts, connections)
         if refusal is not None:
             connections.log.note(refusal)
             return refusal_response(request, refusal)

@@ -47,7 +47,7 @@ __all__ = [
     "check_json",
     "is_mcp_target",
     "refusal_body",
-    "refuse",
+    "refuse_request",
 ]
 
 TUNNEL_HOST: Final = b"localhost:0"
@@ -134,7 +134,7 @@ class _Head:
     count: int
 
 
-def refuse(parsed: RequestHead, rules: AdmissionRules) -> AdmissionRefusal | None:
+def refuse_request(parsed: RequestHead, rules: AdmissionRules) -> AdmissionRefusal | None:
     """Return the refusal of the first rule that is broken; None if none is."""
     head = _read(parsed)
     for rule in _RULES:
@@ -415,7 +415,7 @@ class ClientHeadReader(HeadReader[ClientHead]):
 
     def admit(self, raw: bytes, parsed: RequestHead) -> ClientHead | AdmissionRefusal:
         """Apply the rules of admission, and read the metadata of a request at an MCP route."""
-        refusal = refuse(parsed, self._rules)
+        refusal = refuse_request(parsed, self._rules)
         if refusal is not None:
             return refusal
         metadata = read_metadata(parsed, from_manager=self._rules.from_managers)

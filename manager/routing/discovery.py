@@ -116,7 +116,7 @@ _MESSAGES: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 
 
-def issue(code: str, tool_name: str | None = None, details: str | None = None) -> Issue:
+def make_issue(code: str, tool_name: str | None = None, details: str | None = None) -> Issue:
     """Build the issue with this code."""
     level, category, message = _MESSAGES[code]
     return Issue("error" if level == "error" else "warning", category, code, message, tool_name, details)
@@ -151,11 +151,11 @@ def usable_entries(entries: Iterable[msgspec.Raw]) -> tuple[list[Entry], list[Is
             name = None
         trimmed = name.strip() if isinstance(name, str) else ""
         if not trimmed:
-            issues.append(issue("TOOL_ENTRY_INVALID"))
+            issues.append(make_issue("TOOL_ENTRY_INVALID"))
         elif trimmed in names.MANAGER_TOOL_NAMES:
-            issues.append(issue("TOOL_NAME_RESERVED", trimmed))
+            issues.append(make_issue("TOOL_NAME_RESERVED", trimmed))
         elif trimmed in seen:
-            issues.append(issue("TOOL_NAME_DUPLICATE", trimmed))
+            issues.append(make_issue("TOOL_NAME_DUPLICATE", trimmed))
         else:
             seen.add(trimmed)
             kept.append(Entry(trimmed, raw))
@@ -175,7 +175,7 @@ def bridged_tool(entry: Entry, schema: Mapping[str, Any] | None) -> dict[str, st
     return {"name": entry.name, "description": describe(text, schema or {})}
 
 
-def discovery(tools: Sequence[Mapping[str, str]], issues: Iterable[Issue]) -> dict[str, Any]:
+def discovery_payload(tools: Sequence[Mapping[str, str]], issues: Iterable[Issue]) -> dict[str, Any]:
     """The discovery payload, sorted, so that equal input gives equal bytes."""
     ordered = sorted(issues, key=lambda one: one.order)
     return {
@@ -231,7 +231,7 @@ _CODE_TOOL: Final = "lm_references"
 """A tool that is there if a language server is."""
 
 
-def payload(
+def handshake_payload(
     *,
     session_id: str | None,
     workspace: str,
@@ -290,7 +290,7 @@ def next_steps(workspace: str, discovery: Mapping[str, Any], *, bound: bool) -> 
     return steps
 
 
-def summary(answer: Mapping[str, Any]) -> str:
+def handshake_summary(answer: Mapping[str, Any]) -> str:
     """The result as text."""
     target, discovery = answer["target"], answer["discovery"]
     tools, issues = discovery["bridgedTools"], discovery["issues"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from manager.cli.output.overview import problems
-from manager.status_reading import MAX_NAME, attention, json_object, shell_hint
+from manager.status_reading import MAX_NAME, attention_items, json_object, shell_hint
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_approvals_trust_logins_and_failures_wait_for_a_person() -> None:
         {"id": "stdio:soon", "state": "backoff"},
     ]
     issues = [{"code": "TRUST_PENDING", "message": "s3cret", "details": "lmtb trust /shop"}]
-    found = attention({**status_of_attention(sources=sources, issues=issues), "approvals": [CALL]})
+    found = attention_items({**status_of_attention(sources=sources, issues=issues), "approvals": [CALL]})
     assert [(one.kind, one.text, one.next_step) for one in found] == [
         ("approval", "run waits for your approval, in shop-1, called by codex", "lmtb approvals"),
         ("failed", "stdio:git of shop-1 has failed", "lmtb servers"),
@@ -119,22 +119,22 @@ def test_approvals_trust_logins_and_failures_wait_for_a_person() -> None:
 
 
 def test_a_server_that_does_not_work_waits_for_a_person() -> None:
-    (found,) = attention(status_of_attention(state="crash_looping"))
+    (found,) = attention_items(status_of_attention(state="crash_looping"))
     assert found.text == "the server of shop-1 does not work"
 
 
 def test_hostile_names_stay_on_one_line_and_are_cut() -> None:
     hostile = {**CALL, "tool": "a\x1b[2J\n\u202eb" + "x" * 200}
-    (found,) = attention({"approvals": [hostile]})
+    (found,) = attention_items({"approvals": [hostile]})
     assert found.text.isprintable()
     assert found.text.startswith("a?[2J??b")
     assert len(found.text.partition(" waits")[0]) == MAX_NAME
 
 
 def test_nothing_waits_in_a_status_of_an_older_manager() -> None:
-    assert attention({}) == []
+    assert attention_items({}) == []
 
 
 def test_the_host_of_a_call_is_said() -> None:
-    (found,) = attention({"approvals": [{**CALL, "host": "build"}]})
+    (found,) = attention_items({"approvals": [{**CALL, "host": "build"}]})
     assert found.text == "run waits for your approval, in shop-1 on build, called by codex"

@@ -27,7 +27,7 @@ from lm_tools_bridge.recorder.statistics import tool_figures
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
 from lm_tools_bridge.terminal.views import Note
 from manager.cli.output.manager_access import user_paths
-from manager.status_reading import formatted
+from manager.status_reading import format_log_line
 
 POLL_S: Final = 0.25
 """The recorder writes twice a second (`FLUSH_S`): following adds half of that delay at most."""
@@ -112,7 +112,7 @@ def show(number: int, as_json: bool) -> None:
     say(views.call_facts(call), *views.contents_views(contents))
     if output:
         say("", Note("The server's log at that time (>: from the call's source):"))
-        say(*(f"{'>' if line.is_of_call else ' '} {formatted(line.text)}" for line in output))
+        say(*(f"{'>' if line.is_of_call else ' '} {format_log_line(line.text)}" for line in output))
 
 
 def existing(log: CallLog | None, number: int) -> Call:

@@ -15,7 +15,7 @@ from lm_tools_bridge.recorder.page.fragments import outcome
 from lm_tools_bridge.recorder.page.lookups import FoundCall, address
 from lm_tools_bridge.recorder.server_output import OutputLine
 from lm_tools_bridge.text.quantities import latency
-from manager.status_reading import formatted
+from manager.status_reading import format_log_line
 
 LONGEST_CONTENT: Final = 20_000
 """Characters of arguments and of a result; `lmtb calls show --json` has all."""
@@ -112,7 +112,7 @@ def _json(value: str) -> str:
 def _output(output: Sequence[OutputLine]) -> str:
     if not output:
         return ""
-    text_lines = lines(f"{'>' if line.is_of_call else ' '} {formatted(line.text)}" for line in output)
+    text_lines = lines(f"{'>' if line.is_of_call else ' '} {format_log_line(line.text)}" for line in output)
     return (
         "<h2>The server’s log at that time</h2>"
         "<p>Joined by time: lines of other calls may be among them. A <code>&gt;</code> marks lines of the "

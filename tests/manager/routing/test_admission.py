@@ -25,7 +25,7 @@ from manager.routing.admission import (
     check_json,
     is_mcp_target,
     refusal_body,
-    refuse,
+    refuse_request,
     render_refusal,
 )
 
@@ -36,7 +36,7 @@ JSON = ("Content-Type", "application/json")
 
 def status(method: str, target: str, *headers: tuple[str, str], rules: AdmissionRules = RULES) -> int:
     pairs = [(name.encode(), value.encode()) for name, value in headers]
-    refusal = refuse(RequestHead(method, target, pairs), rules)
+    refusal = refuse_request(RequestHead(method, target, pairs), rules)
     return 200 if refusal is None else refusal.status
 
 
@@ -164,7 +164,7 @@ def test_fetch_of_another_site_is_refused(site: str, expected: int) -> None:
 )
 def test_security_relevant_header_is_sent_once(name: str, code: int) -> None:
     pairs = [(b"Host", b"localhost:47200"), (name.encode(), b"1"), (name.lower().encode(), b"1")]
-    refusal = refuse(RequestHead("GET", "/mcp", pairs), RULES)
+    refusal = refuse_request(RequestHead("GET", "/mcp", pairs), RULES)
     assert refusal is not None
     assert (refusal.status, refusal.code) == (400, code)
 
@@ -259,7 +259,7 @@ def test_the_origin_of_a_request_is_checked_before_its_body_headers() -> None:
 )
 def test_mcp_routes_get_json_rpc_errors_and_others_plain_ones(target: str, expected: bool) -> None:
     assert is_mcp_target(target) is expected
-    refusal = refuse(RequestHead("POST", target, []), RULES)
+    refusal = refuse_request(RequestHead("POST", target, []), RULES)
     assert refusal is not None
     error = json.loads(refusal_body(refusal, "POST", target))
     if expected:

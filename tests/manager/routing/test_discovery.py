@@ -23,14 +23,14 @@ from manager.routing.discovery import (
     MANAGER_TEMPLATES,
     MANAGER_TOOLS,
     bridged_tool,
-    discovery,
+    discovery_payload,
+    handshake_payload,
+    handshake_summary,
     host_mark,
-    issue,
+    make_issue,
     next_steps,
-    payload,
     read_schema,
     schema_in_list,
-    summary,
     usable_entries,
 )
 from manager.routing.workspace.remote_address import RemoteRoot
@@ -68,7 +68,7 @@ def described(**definition: Any) -> str:
 @pytest.mark.parametrize("code", CATALOGUE)
 def test_each_code_has_its_level_category_and_message(code: str) -> None:
     level, category, message = CATALOGUE[code]
-    assert issue(code, "t", "said upstream").as_json() == {
+    assert make_issue(code, "t", "said upstream").as_json() == {
         "level": level,
         "category": category,
         "code": code,
@@ -79,12 +79,12 @@ def test_each_code_has_its_level_category_and_message(code: str) -> None:
 
 
 def test_unset_members_of_an_issue_are_omitted() -> None:
-    assert set(issue("TOOLS_LIST_FETCH_FAILED").as_json()) == {"level", "category", "code", "message"}
+    assert set(make_issue("TOOLS_LIST_FETCH_FAILED").as_json()) == {"level", "category", "code", "message"}
 
 
 def test_an_unknown_code_raises_an_exception() -> None:
     with pytest.raises(KeyError):
-        issue("SOMETHING_ELSE")
+        make_issue("SOMETHING_ELSE")
 
 
 GOOD = {
@@ -231,7 +231,7 @@ def test_the_payload_does_not_depend_on_the_order_of_its_input(
 ) -> None:
     shuffled = list(issues)
     rng.shuffle(shuffled)
-    found = discovery([{"name": name, "description": ""} for name in names], shuffled)
+    found = discovery_payload([{"name": name, "description": ""} for name in names], shuffled)
     assert [tool["name"] for tool in found["bridgedTools"]] == ["_", "a", "B", "b", "Z", "é"]
     expected = sorted(
         issues, key=lambda one: (one.level == "warning", one.category, one.tool_name or "", one.code)
@@ -241,7 +241,7 @@ def test_the_payload_does_not_depend_on_the_order_of_its_input(
 
 
 def test_call_tool_and_the_two_templates_are_always_included() -> None:
-    found = discovery([], [])
+    found = discovery_payload([], [])
     assert found == {
         "callTool": {key: CALL_TOOL[key] for key in ("name", "description", "inputSchema")},
         "bridgedTools": [],
@@ -363,13 +363,13 @@ UNTRUSTED = Issue("warning", "trust", "TRUST_PENDING", "pending until trusted", 
 def answer(
     session: str | None = "s-1", *issues: Issue, tools: tuple[str, ...] = ("b", "a")
 ) -> dict[str, Any]:
-    return payload(
+    return handshake_payload(
         session_id=session,
         workspace="proj-3f9a2c1b",
         cwd="/home/ada/proj/src",
         target=TARGET,
         health={"ok": True},
-        discovery=discovery([{"name": name, "description": ""} for name in tools], issues),
+        discovery=discovery_payload([{"name": name, "description": ""} for name in tools], issues),
     )
 
 
@@ -411,7 +411,7 @@ def test_guidance_leads_to_the_language_tools_where_they_are() -> None:
     [([DOWN], ["list the tools again"]), ([UNTRUSTED], ["list the tools again", "lmtb trust"])],
 )
 def test_guidance_covers_each_problem(issues: list[Issue], words: list[str]) -> None:
-    steps = next_steps("w", discovery([], issues), bound=True)
+    steps = next_steps("w", discovery_payload([], issues), bound=True)
     assert len(steps) == 2 + len(words)
     for step, word in zip(steps[2:], words, strict=True):
         assert word in step
@@ -420,7 +420,7 @@ def test_guidance_covers_each_problem(issues: list[Issue], words: list[str]) -> 
 def test_the_text_without_tools_and_issues() -> None:
     found = answer(tools=())
     steps = "".join(f"\n  - {step}" for step in found["guidance"]["nextSteps"])
-    assert summary(found) == (
+    assert handshake_summary(found) == (
         "Workspace handshake summary\n"
         "ok: true\n"
         "workspace: proj-3f9a2c1b\n"
@@ -440,7 +440,7 @@ def test_the_text_without_tools_and_issues() -> None:
 
 def test_the_text_with_tools_and_issues() -> None:
     """Empty brackets are omitted, and so are missing details."""
-    lines = summary(answer("s-1", UNTRUSTED, DOWN)).splitlines()
+    lines = handshake_summary(answer("s-1", UNTRUSTED, DOWN)).splitlines()
     assert lines[7:18] == [
         "discovery.partial: true",
         "bridgedTools: 2",

@@ -53,8 +53,9 @@ class LanguageServerSource(Source):
 
     `lm_getDiagnostics` can always be called, because agents call it after edits in new projects, too. It is
     listed once something can check the project, by its files and the programs that are there, and from then
-    on: what a check finds, or a server that ends, changes no list. The others are there while a server for a
-    language of the project can run.
+    on: what a check finds, or a server that ends, changes no list. It is also listed where a server for a
+    language of the project is missing, because its answer says how to get one. The others are there while a
+    server for a language of the project can run.
     """
 
     id = ID
@@ -124,6 +125,7 @@ class LanguageServerSource(Source):
 
     async def _run(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         await self.wait_for_predecessors()
+        name, arguments = definitions.tool_for(name, arguments)
         # loaded here: most servers are never asked
         module = importlib.import_module(f"{_PACKAGE}.{definitions.MODULES[name]}")
         second_try = importlib.import_module(f"{_PACKAGE}.second_try")
@@ -215,13 +217,16 @@ class LanguageServerSource(Source):
         runnable = self._servers.runnable()
         if self._has_editor() or any("diagnostics" in kind.roles for kind in runnable):
             self._is_checked = True
-        first = definitions.GET_DIAGNOSTICS if self._is_checked else _UNLISTED
+        known = self._servers.known_kinds()
+        lacks_server = any(
+            "symbols" in kind.roles and not kind.limits and not kind.is_optional for kind in known
+        )
+        # its answer says how to get the server
+        first = definitions.GET_DIAGNOSTICS if self._is_checked or lacks_server else _UNLISTED
         for_symbols = [kind for kind in runnable if "symbols" in kind.roles]
         if any(not kind.limits for kind in for_symbols):
             return (first, *definitions.SYMBOL_TOOLS), False
-        lacks_server = any(
-            "symbols" in kind.roles and not kind.limits for kind in self._servers.known_kinds()
-        )
+        lacks_server = lacks_server or any("symbols" in kind.roles and not kind.limits for kind in known)
         return (first, *(definitions.OUTLINE_TOOLS if for_symbols else ())), lacks_server
 
     def _waiting_for_trust(self) -> tuple[Issue, ...]:

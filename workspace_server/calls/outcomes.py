@@ -177,7 +177,8 @@ def for_model(answer: Outcome, offered: OfferedTool, model_sees: str) -> Outcome
     model that sees only structured content gets everything as text if the structured content lacks some of
     it: then the structured content is left out, which a tool with an `outputSchema` may do only in errors. A
     model that sees both gets results of our own tools without the structured content, which their text
-    repeats. Resource links that the client drops are named in a text.
+    repeats; of language tools, so does one that sees structured content. Resource links that the client
+    drops are named in a text.
 
     Args:
         answer: the answer to a call.
@@ -188,6 +189,8 @@ def for_model(answer: Outcome, offered: OfferedTool, model_sees: str) -> Outcome
     if not words or not isinstance(answer, Mapping | msgspec.Raw):
         return answer
     if isinstance(answer, Mapping):
+        if offered.source.kind == "language-server" and "structured" in words and not answer.get("isError"):
+            model_sees = "both"  # it is told all by the text, in a third of the tokens
         return without_repetition(answer, model_sees) if offered.repeats_itself else answer
     body = jsonrpc.bytes_of(answer)
     if len(body) > MAX_BYTES or not any(mark in body for mark in _MARKS):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.tools.schemas import (
+    DEFAULT_WAIT_S,
     FILE,
-    SYMBOL_KINDS,
     TARGET,
     WAIT,
     choice,
@@ -17,58 +17,43 @@ from lm_tools_bridge.code_intelligence.tools.schemas import (
     number,
     page,
     text,
+    words,
 )
 from workspace_server.tool import Tool
 
 SEVERITIES: Final = ("error", "warning", "information", "hint")
 DEFAULT_SEVERITIES: Final = ("error", "warning")
 DEFAULT_MAX_DIAGNOSTICS: Final = 500
-_DEPTH: Final = number("How many steps to follow.", 1, 5, 1)
+_NAMED: Final = "Name the symbol by `symbol` (`push`, `Stack/push`), or by `filePath` and `line`."
+_DEPTH: Final = number(default=1)
 
 GET_DIAGNOSTICS: Final = define(
     "lm_getDiagnostics",
     "Get diagnostics",
-    "Errors and warnings from the project's compilers, type checkers and linters, for the files as they are "
-    "on disk now: of the whole project, of one file, or of changed files. Call it after edits instead of "
-    "building. `freshness` says for each server how complete its part is: without diagnostics only `fresh` "
-    "means that there are none.",
+    "Errors and warnings of the project's compilers, type checkers and linters, for the files as they are on "
+    "disk now. Call it after edits, instead of building. Without diagnostics, only `fresh` means that there "
+    'are none. Example: {"changedSince": "head"}',
     {
-        "filePath": text("Only this file. " + FILE["description"]),
-        "changedSince": choice(
-            "Only changed files: since the last commit (`head`) or since this workspace was opened "
-            "(`session`).",
-            ("head", "session"),
-        ),
-        "severities": {
-            "type": "array",
-            "items": {"type": "string", "enum": list(SEVERITIES)},
-            "default": list(DEFAULT_SEVERITIES),
-            "description": "Only these.",
-        },
-        "maxResults": number("At most so many; errors come first.", 1, 10_000, DEFAULT_MAX_DIAGNOSTICS),
-        "offset": number("Leave out so many; `nextOffset` of the last answer.", 0, None, 0),
-        **WAIT,
+        "filePath": FILE,
+        "changedSince": choice("Only changed files.", ("head", "session")),
+        "severities": words(values=SEVERITIES, default=DEFAULT_SEVERITIES),
+        "maxResults": number(default=DEFAULT_MAX_DIAGNOSTICS),
+        "offset": number(default=0),
+        "waitS": number("Seconds to wait for servers that still read the project.", default=DEFAULT_WAIT_S),
     },
     keywords=("errors", "warnings", "problems", "lint", "type check", "compile", "build", "changed"),
 )
 FIND_SYMBOL: Final = define(
     "lm_findSymbol",
     "Find symbol",
-    "Find where classes, functions, methods, variables … are declared, by name: `push`, or by name path: "
-    "`Stack/push`. Better than a text search, because it finds declarations only. Each entry has location, "
-    "signature line and name path.",
+    "Where a class, function, method or variable is declared, by name or name path. Better than grep for a "
+    'name: finds declarations only. Example: {"query": "Stack/push"}',
     {
-        "query": text("A name or name path; a leading `/` means the top level of a file.", minLength=1),
-        "match": choice(
-            "How the last part of `query` is compared.", ("exact", "prefix", "regex", "fuzzy"), "exact"
-        ),
-        "kinds": {
-            "type": "array",
-            "items": {"type": "string", "enum": list(SYMBOL_KINDS)},
-            "description": "Only symbols of these kinds.",
-        },
-        "filePath": text("Only this file. " + FILE["description"]),
-        **page(50, 500),
+        "query": text(),
+        "match": choice("", ("exact", "prefix", "regex", "fuzzy"), "exact"),
+        "kinds": words("E.g. class, method, function."),
+        "filePath": FILE,
+        **page(50),
         **WAIT,
     },
     ("query",),
@@ -77,43 +62,48 @@ FIND_SYMBOL: Final = define(
 SYMBOL_INFO: Final = define(
     "lm_symbolInfo",
     "Symbol info",
-    "All about one symbol: kind, signature, documentation, where it is defined and declared, and its source "
-    "code. The symbol is given by name, or by file, line and character.",
-    {**TARGET, "maxLines": number("Lines of source code to include; 0 for none.", 0, 400, 40), **WAIT},
+    "Signature, documentation, definition and source of one symbol, without reading its file. " + _NAMED,
+    {**TARGET, "maxLines": number(default=40), **WAIT},
     keywords=("hover", "signature", "documentation", "type", "definition", "source", "code"),
 )
 REFERENCES: Final = define(
     "lm_references",
     "Find references",
-    "All uses of a symbol in the project, with two lines of context each. Unlike a text search it leaves out "
-    "comments and other symbols of the same name. `total` counts all. The symbol is given by name, or by "
-    "file, line and character.",
+    "All uses of a symbol; with `relation` its implementations, callers, callees, base or derived types. "
+    "Better than grep before you change or delete something: no comments, no other symbols of that name. "
+    + _NAMED,
     {
         **TARGET,
-        "includeDeclaration": flag("Also the declaration itself.", default=False),
-        **page(100, 1000),
+        "relation": choice(
+            "", ("uses", "implementations", "callers", "callees", "supertypes", "subtypes"), "uses"
+        ),
+        "detail": choice("", ("places", "lines", "context"), "lines"),
+        "depth": number("Steps of calls or types.", default=1),
+        "includeDeclaration": flag(default=False),
+        **page(100),
         **WAIT,
     },
-    keywords=("usages", "uses", "callers", "find all references", "impact"),
+    keywords=(
+        *("usages", "uses", "callers", "callees", "find all references", "impact", "call graph", "who calls"),
+        *("interface", "override", "subclass", "abstract", "virtual", "inheritance", "base class", "extends"),
+    ),
 )
 IMPLEMENTATIONS: Final = define(
     "lm_implementations",
     "Find implementations",
-    "The implementations of an interface, abstract class or method, with two lines of context each. The "
-    "symbol is given by name, or by file, line and character.",
-    {**TARGET, **page(100, 1000), **WAIT},
+    "The implementations of an interface, abstract class or method. " + _NAMED,
+    {**TARGET, "detail": choice("", ("places", "lines", "context"), "lines"), **page(100), **WAIT},
     keywords=("interface", "override", "subclass", "abstract", "virtual"),
 )
 CALL_HIERARCHY: Final = define(
     "lm_callHierarchy",
     "Call hierarchy",
-    "Who calls a function (`incoming`) and what it calls (`outgoing`), over several steps. The function is "
-    "given by name, or by file, line and character.",
+    "Who calls a function (`incoming`) and what it calls (`outgoing`), over several steps. " + _NAMED,
     {
         **TARGET,
-        "direction": choice("Which calls.", ("incoming", "outgoing", "both"), "both"),
+        "direction": choice("", ("incoming", "outgoing", "both"), "both"),
         "depth": _DEPTH,
-        **page(100, 500),
+        **page(100),
         **WAIT,
     },
     keywords=("callers", "callees", "calls", "call graph", "who calls"),
@@ -122,12 +112,12 @@ TYPE_HIERARCHY: Final = define(
     "lm_typeHierarchy",
     "Type hierarchy",
     "The base types (`supertypes`) and derived types (`subtypes`) of a class or interface, over several "
-    "steps. The type is given by name, or by file, line and character.",
+    "steps. " + _NAMED,
     {
         **TARGET,
-        "direction": choice("Which types.", ("supertypes", "subtypes", "both"), "both"),
+        "direction": choice("", ("supertypes", "subtypes", "both"), "both"),
         "depth": _DEPTH,
-        **page(100, 500),
+        **page(100),
         **WAIT,
     },
     keywords=("inheritance", "base class", "subclass", "derived", "extends"),
@@ -135,13 +125,8 @@ TYPE_HIERARCHY: Final = define(
 FILE_OUTLINE: Final = define(
     "lm_fileOutline",
     "File outline",
-    "The symbols that a file declares, as a tree with lines: a quick look at a file without reading it.",
-    {
-        "filePath": FILE,
-        "depth": number("Levels of nesting to show.", 1, 10, 3),
-        **page(300, 2000),
-        **WAIT,
-    },
+    "The symbols that a file declares, as a tree with lines. Use it before you read a long file.",
+    {"filePath": FILE, "depth": number(default=3), **page(300), **WAIT},
     ("filePath",),
     keywords=("symbols", "structure", "functions", "classes", "overview", "table of contents"),
 )
@@ -149,13 +134,13 @@ RENAME_SYMBOL: Final = replace(
     define(
         "lm_renameSymbol",
         "Rename symbol",
-        "Rename a symbol in all files of the project, all of them or none. Shows the change as a diff; with "
-        "`apply: false` it only shows it. The symbol is given by name, or by file, line and character.",
+        "Rename a symbol in all files, all or none, instead of search and replace. Shows the diff; with "
+        "`apply: false` it only shows it. " + _NAMED,
         {
             **TARGET,
-            "newName": text("The new name, without a path.", minLength=1, maxLength=256),
-            "apply": flag("Whether to change the files.", default=True),
-            "allowIncomplete": flag("Apply it even if it may miss places.", default=False),
+            "newName": text(),
+            "apply": flag(default=True),
+            "allowIncomplete": flag(default=False),
             **WAIT,
         },
         ("newName",),
@@ -169,20 +154,15 @@ CODE_ACTION: Final = replace(
     define(
         "lm_codeAction",
         "Code action",
-        "Fixes and refactorings that the language server offers for a line or range: add an import, fix a "
-        "diagnostic, organize imports … Without `action` it lists them. With `action` it shows the change as "
-        "a diff, and with `apply: true` it changes the files, all of them or none.",
+        "Fixes and refactorings of the language server for some lines: add an import, fix a diagnostic … "
+        "Lists them; with `action` (a title) it shows the diff, with `apply: true` it changes the files.",
         {
             "filePath": FILE,
-            "line": number("First line, from 1.", 1, None, 1),
-            "endLine": number("Last line. Default: the same line.", 1),
-            "kinds": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Only these kinds, e.g. `quickfix`, `refactor`, `source.organizeImports`.",
-            },
-            "action": text("The title of one of the actions.", minLength=1),
-            "apply": flag("Whether to change the files.", default=False),
+            "line": number(default=1),
+            "endLine": number(),
+            "kinds": words("E.g. quickfix, source.organizeImports."),
+            "action": text(),
+            "apply": flag(default=False),
             **WAIT,
         },
         ("filePath",),
@@ -192,6 +172,15 @@ CODE_ACTION: Final = replace(
     requires_approval=True,
     harmless={"apply": False},
 )
+_MERGED: Final = "lm_references does the same with `relation`"
+_RELATIONS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "implementations": ("lm_implementations", {}),
+    "callers": ("lm_callHierarchy", {"direction": "incoming"}),
+    "callees": ("lm_callHierarchy", {"direction": "outgoing"}),
+    "supertypes": ("lm_typeHierarchy", {"direction": "supertypes"}),
+    "subtypes": ("lm_typeHierarchy", {"direction": "subtypes"}),
+}
+"""The tool and the direction that answer a relation other than `uses`."""
 
 MODULES: Final[Mapping[str, str]] = {
     "lm_getDiagnostics": "get_diagnostics",
@@ -210,13 +199,24 @@ SYMBOL_TOOLS: Final[tuple[Tool, ...]] = (
     FIND_SYMBOL,
     SYMBOL_INFO,
     REFERENCES,
-    IMPLEMENTATIONS,
-    CALL_HIERARCHY,
-    TYPE_HIERARCHY,
+    replace(IMPLEMENTATIONS, unlisted=_MERGED),
+    replace(CALL_HIERARCHY, unlisted=_MERGED),
+    replace(TYPE_HIERARCHY, unlisted=_MERGED),
     FILE_OUTLINE,
     RENAME_SYMBOL,
     CODE_ACTION,
 )
-"""The tools that need a server with the role `symbols`."""
+"""The tools that need a server with the role `symbols`.
+
+Those that `lm_references` answers with `relation` are not listed: they can be called, as before.
+"""
 OUTLINE_TOOLS: Final[tuple[Tool, ...]] = (FIND_SYMBOL, SYMBOL_INFO, FILE_OUTLINE)
 """Those of them for which outlines by syntax are enough."""
+
+
+def tool_for(name: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The tool that answers a call, and its arguments: `relation` of `lm_references` names another one."""
+    relation = _RELATIONS.get(str(arguments.get("relation"))) if name == REFERENCES.name else None
+    if relation is None:
+        return name, arguments
+    return relation[0], {**arguments, **relation[1]}

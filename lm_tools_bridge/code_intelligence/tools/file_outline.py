@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import LanguageServer
-from lm_tools_bridge.code_intelligence.tools import asking
+from lm_tools_bridge.code_intelligence.tools import asking, listing
 from lm_tools_bridge.code_intelligence.tools.asking import Waiting
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
@@ -46,9 +46,9 @@ async def call(
         raise ToolError(f"the outline of {workplace.shown_path(path)} is not known: {part.freshness.text()}")
     depth = int(arguments.get("depth", DEFAULT_DEPTH))
     symbols = [each for each in part.value if len(each.path) <= depth]
-    offset = int(arguments.get("offset", 0))
-    page = symbols[offset : offset + int(arguments.get("limit", DEFAULT_LIMIT))]
-    end = offset + len(page)
+    span = listing.page(arguments, DEFAULT_LIMIT)
+    page = symbols[span]
+    end = span.start + len(page)
     following = end if end < len(symbols) else None
     structured = {
         "absolutePath": absolute_text(path),

@@ -8,6 +8,7 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.tools import listing
 from lm_tools_bridge.code_intelligence.tools.asking import Waiting
 from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
+from lm_tools_bridge.code_intelligence.tools.schemas import SYMBOL_KINDS
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import name_query
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_search import Findings, search
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
@@ -24,9 +25,12 @@ async def call(
     """Find the declarations.
 
     Raises:
-        InvalidArguments: at `/query` or `/filePath`.
+        InvalidArguments: at `/query`, `/kinds` or `/filePath`.
         ToolError: no server can be asked.
     """
+    unknown = [kind for kind in arguments.get("kinds", ()) if kind not in SYMBOL_KINDS]
+    if unknown:
+        raise InvalidArguments("/kinds", f"{unknown[0]} is none of {', '.join(SYMBOL_KINDS)}")
     try:
         query = name_query(arguments["query"], arguments.get("match", "exact"))
     except ValueError as error:

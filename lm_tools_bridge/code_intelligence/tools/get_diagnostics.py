@@ -252,8 +252,8 @@ def _result(  # noqa: PLR0917  the facts about one call
         *asking.freshness_lines(freshness, sources.unavailable),
         *(f"note: {note}" for note in notes),
     ]
-    offset = int(arguments.get("offset", 0))
-    span = slice(offset, offset + int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS)))
+    offset = max(0, int(arguments.get("offset", 0)))
+    span = slice(offset, offset + max(1, int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS))))
     text = _text(workplace, question, head, states, selected, span)
     return ToolResult(well_formed(text), _structured(workplace, head, selected, span))
 

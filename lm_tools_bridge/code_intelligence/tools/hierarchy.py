@@ -31,6 +31,8 @@ MAX_REQUESTS: Final = 400
 """Requests of one call in one direction: at a second for each they end within the time of a call."""
 MAX_STEPS: Final = 2000
 """Steps of one call: more entries than a model reads, and still a small answer."""
+MAX_DEPTH: Final = 5
+"""Steps of one call: their number grows with each by the usual fan of calls."""
 MAX_NAME: Final = 200
 """Characters of a name: it may repeat a whole template."""
 Item = Mapping[str, Any]
@@ -127,7 +129,10 @@ async def call(
     kind = _KINDS[name]
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, kind.prepare, waiting, texts)
-    direction, reach = arguments.get("direction", "both"), Reach(int(arguments.get("depth", 1)))
+    direction, reach = (
+        arguments.get("direction", "both"),
+        Reach(min(max(1, int(arguments.get("depth", 1))), MAX_DEPTH)),
+    )
     links = [link for link in kind.links if direction in (link.direction, "both")]
 
     async def work(server: LanguageServer) -> list[Walk] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,8 @@ from lm_tools_bridge.code_intelligence.tools import asking
 from workspace_server.results import well_formed
 from workspace_server.tool import ToolResult
 
+MOST: Final = 2000
+"""Entries of one page, whatever a caller wants: each is a line or more."""
 UNSURE = "This may not be all: see freshness."
 
 
@@ -35,6 +37,7 @@ class Listing:
         freshness, unavailable: how far the servers can be trusted, and those that do not run.
         about: more members, which the text shows as `head`.
         capped: whether there may be more than `entries`, because a limit was reached.
+        body: the entries of the page as text, if that is not a block of lines for each.
         total: how many there are.
     """
 
@@ -47,12 +50,13 @@ class Listing:
     head: Sequence[str] = ()
     capped: bool = False
     total: int | None = None
+    body: Sequence[str] | None = None
 
 
 def page(arguments: Mapping[str, Any], limit: int) -> slice:
     """Which entries the arguments `limit` and `offset` ask for."""
-    offset = int(arguments.get("offset", 0))
-    return slice(offset, offset + int(arguments.get("limit", limit)))
+    offset = max(0, int(arguments.get("offset", 0)))
+    return slice(offset, offset + min(max(1, int(arguments.get("limit", limit))), MOST))
 
 
 def result(content: Listing, arguments: Mapping[str, Any], limit: int) -> ToolResult:
@@ -84,6 +88,8 @@ def result(content: Listing, arguments: Mapping[str, Any], limit: int) -> ToolRe
         *asking.freshness_lines(content.freshness, content.unavailable),
         *(f"note: {note}" for note in notes),
     ]
-    for each in entries:
-        lines += ["---", *each.lines]
+    if content.body is not None:
+        lines += content.body
+    else:
+        lines += [line for each in entries for line in ("---", *each.lines)]
     return ToolResult(well_formed("\n".join(lines)), structured)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,6 +18,7 @@ from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.symbols.own_places import PlaceKey, own_places, without
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     Location,
+    Place,
     locations_of,
     place_at,
     really_at,
@@ -59,7 +61,11 @@ async def ask(workplace: Workplace, target: Target, work: Work[T], waiting: Wait
 
 
 DEFAULT_LIMIT: Final = 100
-"""With five lines each; `total` counts all uses, whatever the page has."""
+"""With a line or five each; `total` counts all uses, whatever the page has."""
+DEFAULT_PLACES: Final = 1000
+"""The same where a use is a line number only."""
+MAX_WIDTH: Final = 160
+"""Characters of a line that stands for a use: what follows is seldom about it."""
 MANY: Final = 200
 """More places are sorted in a thread."""
 _METHODS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -106,7 +112,7 @@ async def call(
         answer = CheckedAnswer(part, await read_places(part.value))
     if answer.part.value is not None:
         answer = replace(answer, locations=without(answer.locations, answer.part.value[1]))
-    page = answer.locations[listing.page(arguments, DEFAULT_LIMIT)]
+    page = answer.locations[listing.page(arguments, _default_limit(arguments))]
     return await workplace.run(
         [location.path for location in page],
         lambda: _result(name, workplace, arguments, target, answer, texts),
@@ -155,13 +161,12 @@ def _result(  # noqa: PLR0917  the facts about one call
     _, member, title = _METHODS[name]
     locations, comparison = answer.locations, answer.comparison
     # only the files of the page are read
+    limit, detail = _default_limit(arguments), str(arguments.get("detail", "lines"))
     page = [
         place_at(location, texts, target.server.encoding)
-        for location in locations[listing.page(arguments, DEFAULT_LIMIT)]
+        for location in locations[listing.page(arguments, limit)]
     ]
-    entries = [
-        Entry(place.structured(workplace), (place.text(workplace), *place.preview())) for place in page
-    ]
+    entries = [_entry(workplace, place, detail) for place in page]
     about, head = target_members(target, workplace)
     files = len({location.path for location in locations})
     about["files"] = files
@@ -178,8 +183,39 @@ def _result(  # noqa: PLR0917  the facts about one call
         about,
         head,
         total=len(locations),
+        body=None if detail == "context" else list(_lines_by_file(workplace, page, detail)),
     )
-    return listing.result(places, arguments, DEFAULT_LIMIT)
+    return listing.result(places, arguments, limit)
+
+
+def _default_limit(arguments: Mapping[str, Any]) -> int:
+    return DEFAULT_PLACES if arguments.get("detail") == "places" else DEFAULT_LIMIT
+
+
+def _entry(workplace: Workplace, place: Place, detail: str) -> Entry:
+    """One use, with as much of the text around it as is wanted."""
+    if detail == "context":
+        return Entry(place.structured(workplace), (place.text(workplace), *place.preview()))
+    members = place.structured(workplace, around=0)
+    if detail == "places":
+        members = {name: value for name, value in members.items() if not name.startswith("preview")}
+    return Entry(members, ())
+
+
+def _lines_by_file(workplace: Workplace, places: Sequence[Place], detail: str) -> Iterator[str]:
+    """The uses by file: a line of numbers for each file, or the line of each use."""
+    for path, in_file in groupby(places, lambda place: place.path):
+        if detail == "places":
+            numbers = [f"{place.span.start.line}:{place.span.start.column}" for place in in_file]
+            yield f"{workplace.shown_path(path)} {', '.join(numbers)}"
+            continue
+        yield "---"
+        yield workplace.shown_path(path)
+        for line, in_line in groupby(in_file, lambda place: place.span.start.line):
+            uses = list(in_line)
+            count = f" ({len(uses)} uses)" if len(uses) > 1 else ""
+            words = uses[0].first_line()
+            yield f"{line}{count}: {words if len(words) <= MAX_WIDTH else words[:MAX_WIDTH] + '…'}"
 
 
 def target_members(target: Target, workplace: Workplace) -> tuple[dict[str, Any], list[str]]:

@@ -21,55 +21,63 @@ SYMBOL_KINDS: Final = (
 """The names of LSP's symbol kinds, which begin at 1."""
 
 Schema = Mapping[str, Any]
+"""A part of a tool's input schema.
+
+Every word of it is in the context of every model that sees the tools. So members that explain themselves have
+no description, and limits that harm nobody if they are exceeded are applied by the tools.
+"""
+FILE: Final[Schema] = {"type": "string"}
+"""`Folder/path`, absolute, or relative: to the caller's own folder, else to the workspace."""
 
 
-def text(description: str, **members: Any) -> Schema:
+def text(description: str = "", **members: Any) -> Schema:
     """A string."""
-    return {"type": "string", "description": description, **members}
+    return _schema("string", description, **members)
 
 
-def flag(description: str, *, default: bool) -> Schema:
+def flag(description: str = "", *, default: bool) -> Schema:
     """A boolean with a default."""
-    return {"type": "boolean", "default": default, "description": description}
+    return _schema("boolean", description, default=default)
 
 
-def number(description: str, least: int, most: int | None = None, default: int | None = None) -> Schema:
+def number(
+    description: str = "", least: int | None = None, most: int | None = None, default: int | None = None
+) -> Schema:
     """An integer within limits."""
-    members = {"minimum": least, "maximum": most, "default": default}
-    present = {name: value for name, value in members.items() if value is not None}
-    return {"type": "integer", **present, "description": description}
+    return _schema("integer", description, minimum=least, maximum=most, default=default)
 
 
 def choice(description: str, values: Sequence[str], default: str | None = None) -> Schema:
     """One of some words."""
-    members = {} if default is None else {"default": default}
-    return {"type": "string", "enum": list(values), **members, "description": description}
+    return _schema("string", description, enum=list(values), default=default)
 
 
-FILE: Final = text("`Folder/path`, absolute, or relative: to your own folder, else to the workspace.")
-WAIT: Final[Mapping[str, Schema]] = {
-    "waitS": number(
-        "Seconds to wait for servers that still read the project. 0: answer with what is known.",
-        0,
-        MAX_WAIT_S,
-        DEFAULT_WAIT_S,
-    )
-}
+def words(description: str = "", *, values: Sequence[str] = (), default: Sequence[str] = ()) -> Schema:
+    """Several words, perhaps of these only."""
+    item = {"type": "string", **({"enum": list(values)} if values else {})}
+    return _schema("array", description, items=item, default=list(default) or None)
+
+
+def _schema(kind: str, description: str, **members: Any) -> Schema:
+    """The members that say something."""
+    present = {name: value for name, value in members.items() if value is not None}
+    return {"type": kind, **({"description": description} if description else {}), **present}
+
+
+WAIT: Final[Mapping[str, Schema]] = {"waitS": number(default=DEFAULT_WAIT_S)}
+"""How many seconds to wait for servers that still read the project; 0: answer with what is known."""
 TARGET: Final[Mapping[str, Schema]] = {
-    "symbol": text("Name or name path, e.g. `push` or `Stack/push`.", minLength=1),
-    "filePath": text(FILE["description"] + " With `symbol`: the file that declares it."),
-    "line": number("Line of the symbol, from 1. With `symbol` the character is not needed.", 1),
-    "character": number("Character in that line, from 1.", 1),
+    "symbol": text(),
+    "filePath": FILE,
+    "line": number(),
+    "character": number(),
 }
 """The symbol that a tool is about: by name, or by file and position."""
 
 
-def page(default: int, most: int) -> Mapping[str, Schema]:
+def page(default: int) -> Mapping[str, Schema]:
     """Which part of a long answer to return."""
-    return {
-        "limit": number("At most so many entries.", 1, most, default),
-        "offset": number("Leave out so many entries; `nextOffset` of the last answer.", 0, None, 0),
-    }
+    return {"limit": number(default=default), "offset": number(default=0)}
 
 
 def define(

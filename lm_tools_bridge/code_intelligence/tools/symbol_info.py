@@ -22,6 +22,8 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.tool import ToolResult
 
 DEFAULT_LINES: Final = 40
+MAX_LINES: Final = 400
+"""Of source: who wants more reads the file."""
 MAX_HOVER: Final = 8000
 """Characters: hover texts can hold the documentation of a whole module."""
 _HOVER: Final = "textDocument/hover"
@@ -138,7 +140,7 @@ def _result(
 ) -> ToolResult:
     info = part.value or _Info("", {}, target.symbol)
     symbol = info.symbol
-    source = _source(symbol, int(arguments.get("maxLines", DEFAULT_LINES)))
+    source = _source(symbol, min(max(0, int(arguments.get("maxLines", DEFAULT_LINES))), MAX_LINES))
     lists = {
         label: [place.structured(workplace, around=0) for place in places]
         for label, places in info.places.items()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lm_tools_bridge.code_intelligence.library_folders import LanguageFiles
 from lm_tools_bridge.code_intelligence.server import LanguageServers
-from lm_tools_bridge.code_intelligence.tools.schemas import DEFAULT_WAIT_S
+from lm_tools_bridge.code_intelligence.tools.schemas import DEFAULT_WAIT_S, MAX_WAIT_S
 from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.files.single_flight import LocalFiles
 from workspace_server.results import well_formed
@@ -146,4 +146,4 @@ def in_copy(workspace: Workspace, copy: Path) -> str:
 
 def wait_s(arguments: Mapping[str, Any]) -> float:
     """How long a call may wait for servers that still read the project."""
-    return float(arguments.get("waitS", DEFAULT_WAIT_S))
+    return min(max(0.0, float(arguments.get("waitS", DEFAULT_WAIT_S))), MAX_WAIT_S)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
+from lm_tools_bridge.code_intelligence.tools.definitions import GET_DIAGNOSTICS, MODULES, SYMBOL_TOOLS
 from lm_tools_bridge.protocol import names
 from support.projects.gateway import (
     FORMS,
@@ -49,8 +49,9 @@ def project(gateway: Gateway, request: pytest.FixtureRequest) -> Project:
 
 
 async def test_a_project_with_code_has_all_tools(project: Project) -> None:
-    await project.until_listed(*MODULES)
-    assert set(MODULES) <= (await listed(await project.legacy())).keys()
+    tools = [tool.name for tool in (GET_DIAGNOSTICS, *SYMBOL_TOOLS) if not tool.unlisted]
+    await project.until_listed(*tools)
+    assert set(MODULES) & (await listed(await project.legacy())).keys() == set(tools)
     assert await codes(project.modern) == []
 
 

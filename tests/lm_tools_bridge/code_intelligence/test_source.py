@@ -12,6 +12,7 @@ import pytest
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.source import LanguageServerSource
+from lm_tools_bridge.code_intelligence.tools import definitions
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
 from support.servers.language_servers.in_memory import (
     CONTEXT,
@@ -20,6 +21,7 @@ from support.servers.language_servers.in_memory import (
     kind,
     no_environment,
 )
+from workspace_server.methods.inspection import tokens
 from workspace_server.workspace import Workspace
 
 DIAGNOSTICS = ["lm_getDiagnostics"]
@@ -225,13 +227,36 @@ async def test_closing_ends_the_servers(tmp_path: Path) -> None:
     assert servers.closed
 
 
-def test_every_definition_costs_little_of_a_models_context() -> None:
-    """At most 450 tokens each, at four bytes a token."""
-    import json
+def test_the_definitions_of_all_language_tools_cost_little_of_a_models_context() -> None:
+    listed_tools = [
+        tool for tool in (definitions.GET_DIAGNOSTICS, *definitions.SYMBOL_TOOLS) if not tool.unlisted
+    ]
+    assert sum(tokens(tool.definition) for tool in listed_tools) <= 1_500
+    assert os.linesep not in "".join(tool.description for tool in listed_tools)
 
-    from lm_tools_bridge.code_intelligence.tools import definitions
 
-    tools = (definitions.GET_DIAGNOSTICS, *definitions.SYMBOL_TOOLS)
-    assert {tool.name for tool in tools} == set(MODULES)
-    assert {tool.name: size for tool in tools if (size := len(json.dumps(tool.definition))) > 1800} == {}
-    assert os.linesep not in "".join(tool.description for tool in tools)
+async def test_references_answer_for_the_tools_that_are_not_listed(tmp_path: Path) -> None:
+    source = source_of(tmp_path, InMemoryServers([InMemoryServer(kind("ty", ".py"))]))
+    merged = {"lm_implementations", "lm_callHierarchy", "lm_typeHierarchy"}
+    assert await names(source) == list(MODULES)
+    assert set(MODULES) - set(await listed(source)) == merged
+    relations = definitions.REFERENCES.input_schema["properties"]["relation"]["enum"]
+    answering = [
+        definitions.tool_for("lm_references", {"symbol": "f", "relation": word}) for word in relations
+    ]
+    assert [(name, arguments.get("direction")) for name, arguments in answering] == [
+        ("lm_references", None),
+        ("lm_implementations", None),
+        ("lm_callHierarchy", "incoming"),
+        ("lm_callHierarchy", "outgoing"),
+        ("lm_typeHierarchy", "supertypes"),
+        ("lm_typeHierarchy", "subtypes"),
+    ]
+    assert definitions.tool_for("lm_findSymbol", {"query": "f"}) == ("lm_findSymbol", {"query": "f"})
+
+
+async def test_a_missing_server_lists_the_tool_that_says_how_to_get_it(tmp_path: Path) -> None:
+    gopls = Unavailable(kind("gopls", ".go"), "missing", "go install gopls")
+    assert await listed(source_of(tmp_path, InMemoryServers(absent=[gopls]))) == DIAGNOSTICS
+    yaml = Unavailable(kind("yaml", ".yaml", is_optional=True), "missing", "npm install it")
+    assert await listed(source_of(tmp_path, InMemoryServers(absent=[yaml]))) == []

@@ -216,6 +216,13 @@ def test_a_model_that_sees_both_parts_gets_the_result_of_our_own_tool_once(kind:
     assert answer == {"content": [text("2 files: a, b")], "isError": False}
 
 
+def test_a_model_that_sees_structured_content_gets_the_shorter_text_of_language_tools() -> None:
+    answer = for_model(OWN, offered(PLAIN, "language-server"), "structured")
+    assert answer == {"content": [text("2 files: a, b")], "isError": False}
+    failure = {**OWN, "isError": True}
+    assert for_model(failure, offered(PLAIN, "language-server"), "structured") is failure
+
+
 @pytest.mark.parametrize(
     ("kind", "sees"),
     [("builtin", "text"), ("builtin", "structured"), ("builtin", ""), ("editor", "both"), ("stdio", "both")],

@@ -46,6 +46,8 @@ _SCRIPT_WORDS: Final = frozenset(
         "throw", "true", "try", "typeof", "var", "void", "while", "with", "yield",
     }
 )  # fmt: skip
+MAX_NAME: Final = 256
+"""Characters of a name: longer ones are a mistake of the caller."""
 NO_NAME: Final = "must be a name, without a path, blanks or brackets"
 
 
@@ -137,7 +139,7 @@ def why_no_name(text: str, suffix: str | None) -> str:
         suffix: that of the file which declares it; None if it is not known yet.
     """
     if suffix is None:
-        return "" if _ANYWHERE.fullmatch(text) else NO_NAME
+        return "" if len(text) <= MAX_NAME and _ANYWHERE.fullmatch(text) else NO_NAME
     if suffix in _PYTHON:
         return _why_not_in("Python", text, is_name=text.isidentifier(), is_word=keyword.iskeyword(text))
     if suffix in _SCRIPTS:

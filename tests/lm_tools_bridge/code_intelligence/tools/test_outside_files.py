@@ -178,6 +178,9 @@ async def test_nothing_of_an_outside_file_is_shown(
 async def test_the_place_is_told_without_its_text(root: Path, way: Callable[[Path], Path]) -> None:
     outside = way(root)
     said = await told("lm_references", root, outside, includeDeclaration=True)
+    assert "creds.py\n1: \n" in said
+    assert "key" not in said
+    said = await told("lm_references", root, outside, includeDeclaration=True, detail="context")
     assert "creds.py#1" in said
     assert "key" not in said
 

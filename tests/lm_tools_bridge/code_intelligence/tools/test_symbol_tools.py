@@ -177,23 +177,62 @@ async def test_one_answer_needs_one_look_at_the_disk(
     assert len(workplace.servers.obtained) == 1
 
 
-async def test_references_show_the_symbol_and_two_lines_around(root: Path, server: InMemoryServer) -> None:
-    result = await run("lm_references", root, server, symbol="Stack/push", limit=1)
-    assert result.text == "\n".join(
-        [
-            "References summary",
-            "symbol: method Stack/push at proj/src/a.py#2",
-            "files: 2",
-            "count: 1/3",
-            "nextOffset: 1",
-            "freshness: py: fresh",
-            "---",
-            "proj/src/a.py#10",
-            " 9| def helper(s):",
-            "10|     s.push(2)",
-            "11| ",
-        ]
-    )
+@pytest.mark.parametrize(
+    ("detail", "lines", "preview"),
+    [
+        ("places", ["proj/src/a.py 10:7"], None),
+        ("lines", ["---", "proj/src/a.py", "10: s.push(2)"], "    s.push(2)"),
+        (
+            "context",
+            ["---", "proj/src/a.py#10", " 9| def helper(s):", "10|     s.push(2)", "11| "],
+            "def helper(s):\n    s.push(2)\n",
+        ),
+    ],
+)
+async def test_references_show_as_much_of_the_text_as_is_wanted(
+    root: Path, server: InMemoryServer, detail: str, lines: list[str], preview: str | None
+) -> None:
+    result = await run("lm_references", root, server, symbol="Stack/push", limit=1, detail=detail)
+    assert result.text.splitlines() == [
+        "References summary",
+        "symbol: method Stack/push at proj/src/a.py#2",
+        "files: 2",
+        "count: 1/3",
+        "nextOffset: 1",
+        "freshness: py: fresh",
+        *lines,
+    ]
+    assert isinstance(result.structured, dict)
+    assert result.structured["references"][0].get("preview") == preview
+
+
+async def test_uses_are_grouped_by_file_and_by_line(root: Path, server: InMemoryServer) -> None:
+    result = await run("lm_references", root, server, symbol="Stack/push")
+    assert result.text.partition("fresh\n")[2].splitlines() == [
+        "---",
+        "proj/src/a.py",
+        "10: s.push(2)",
+        "---",
+        "proj/src/b.py",
+        "10 (2 uses): Stack().push(1); Stack().push(2)",
+    ]
+    result = await run("lm_references", root, server, symbol="Stack/push", detail="places")
+    assert result.text.endswith("fresh\nproj/src/a.py 10:7\nproj/src/b.py 10:13, 10:30")
+
+
+@pytest.mark.parametrize("bounds", [{"limit": 0}, {"limit": 1, "offset": -5}, {"limit": -1}])
+async def test_bounds_that_make_no_sense_give_the_next_page_that_does(
+    root: Path, server: InMemoryServer, bounds: dict[str, int]
+) -> None:
+    found = await told("lm_references", root, server, symbol="push", **bounds)
+    assert (found["count"], found["nextOffset"], found["references"][0]["startLine"]) == (1, 1, 10)
+
+
+async def test_a_kind_that_no_symbol_has_is_refused_with_those_that_there_are(
+    root: Path, server: InMemoryServer
+) -> None:
+    with pytest.raises(InvalidArguments, match=r"/kinds.*routine is none of .*function"):
+        await run("lm_findSymbol", root, server, query="push", kinds=["routine"])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
 
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
+AsksKind = Callable[[ServerSpecification], bool]
 ReportProgress = Callable[[float, float | None, str], Awaitable[None]]
 """Tells the caller how far the server is: done, total, a sentence."""
 
@@ -125,12 +126,13 @@ class Unavailable:
 
     Attributes:
         specification: the kind.
-        state: `missing` (no program was found), `untrusted`, `disabled`, or `failed` (it does not start).
+        state: `missing` (no program was found), `untrusted`, `disabled`, `failed` (it does not start), or
+            `starting` (it goes on behind the answer).
         reason: for a model or a person, with the next step.
     """
 
     specification: ServerSpecification
-    state: Literal["missing", "untrusted", "disabled", "failed"]
+    state: Literal["missing", "untrusted", "disabled", "failed", "starting"]
     reason: str
 
 
@@ -182,14 +184,25 @@ class LanguageServers(Protocol):
     def status(self) -> Sequence[ServerStatus]:
         """The servers that were needed since the start, by name. Never waits."""
 
-    async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+    async def for_file(
+        self, path: Path, role: Role, *, wait_s: float | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
         """The servers for this file, best first, started and told of all changes.
 
-        Empty if no kind knows the file's language.
+        Empty if no kind knows the file's language. What takes longer than `wait_s` is `starting`, and goes
+        on.
         """
 
-    async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
-        """The servers for all languages of the project, started and told of all changes."""
+    async def for_project(
+        self, role: Role, *, wait_s: float | None = None, is_asked: AsksKind | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
+        """The servers for all languages of the project, started and told of all changes.
+
+        Args:
+            role: what they are for.
+            wait_s: as for `for_file`.
+            is_asked: which kinds are asked, None for all; the others are not started.
+        """
 
     async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         """The server of this kind; None if the kind is unknown."""

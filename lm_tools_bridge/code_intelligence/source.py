@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import LanguageServers, ServerStatus, Unavailable, restarted
@@ -131,11 +130,11 @@ class LanguageServerSource(Source):
         second_try = importlib.import_module(f"{_PACKAGE}.second_try")
         if name != definitions.GET_DIAGNOSTICS.name:
             outcome: CallOutcome = await second_try.answered(
-                partial(module.call, name, self._workplace, arguments, context)
+                lambda said: module.call(name, self._workplace, said, context), arguments
             )
             return outcome
         result: ToolResult = await second_try.answered(
-            partial(module.call, self._workplace, arguments, context)
+            lambda said: module.call(self._workplace, said, context), arguments
         )
         self._set_issue(None if module.has_source(result) else _no_source(result.structured["note"]))
         return result

@@ -31,6 +31,7 @@ from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
     from lm_tools_bridge.code_intelligence.server import (
+        AsksKind,
         LanguageServer,
         LanguageServers,
         ServerStatus,
@@ -64,13 +65,17 @@ class LateServers:
         """As `LanguageServers.status`; none before the first question."""
         return () if self._made is None else self._made.status()
 
-    async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+    async def for_file(
+        self, path: Path, role: Role, *, wait_s: float | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
         """As `LanguageServers.for_file`."""
-        return await (await self._loaded()).for_file(path, role)
+        return await (await self._loaded()).for_file(path, role, wait_s=wait_s)
 
-    async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
+    async def for_project(
+        self, role: Role, *, wait_s: float | None = None, is_asked: AsksKind | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
         """As `LanguageServers.for_project`."""
-        return await (await self._loaded()).for_project(role)
+        return await (await self._loaded()).for_project(role, wait_s=wait_s, is_asked=is_asked)
 
     async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         """As `LanguageServers.server_named`."""

@@ -31,11 +31,12 @@ from workspace_server.workspace import OutsideWorkspace
 NAME: Final = "clangd"
 START_S: Final = 30.0
 """What one caller waits for clangd to start; the start goes on, and the next call finds it running."""
-_CODES: Final[Mapping[Literal["missing", "untrusted", "disabled", "failed"], FailureCode]] = {
+_CODES: Final[Mapping[Literal["missing", "untrusted", "disabled", "failed", "starting"], FailureCode]] = {
     "missing": "CLANGD_NOT_FOUND",
     "untrusted": "WORKSPACE_UNTRUSTED",
     "disabled": "CLANGD_START_DISABLED",
     "failed": "CLANGD_CLIENT_UNAVAILABLE",
+    "starting": "CLANGD_START_TIMEOUT",
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.code_intelligence.server import (
+    AsksKind,
     Kinds,
     LanguageServer,
     RequestFailed,
@@ -26,6 +27,8 @@ from lm_tools_bridge.code_intelligence.specification import Check, Role, ServerS
 from lm_tools_bridge.code_intelligence.tree.tree_watch import TreeWatch
 from workspace_server.processes.child_process import Command
 
+LEAST_START_S: Final = 1.0
+"""So long a call waits for servers however little it wants to wait: one that runs is told what changed."""
 MAX_REPLACED: Final = 3
 """So often one call lets a server be replaced, e.g. while libraries are being installed."""
 
@@ -71,6 +74,7 @@ class ServerPool:
         self._watch = watch or TreeWatch(context.folders)
         self._checkers: dict[str, Checker] = {}
         self._closed = False
+        self._obtaining: set[asyncio.Task[list[LanguageServer | Unavailable]]] = set()
 
     def known_kinds(self) -> Sequence[ServerSpecification]:
         """As `LanguageServers.known_kinds`. Blocks."""
@@ -95,13 +99,17 @@ class ServerPool:
         both: dict[str, ServerSupervisor | Checker] = {**self._supervisors, **self._checkers}
         return [both[name].status() for name in sorted(both)]
 
-    async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+    async def for_file(
+        self, path: Path, role: Role, *, wait_s: float | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
         """As `LanguageServers.for_file`."""
-        return await self._first_of_each(role, path)
+        return await self._first_of_each(role, path, wait_s)
 
-    async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
+    async def for_project(
+        self, role: Role, *, wait_s: float | None = None, is_asked: AsksKind | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
         """As `LanguageServers.for_project`."""
-        return await self._first_of_each(role, None)
+        return await self._first_of_each(role, None, wait_s, is_asked)
 
     async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         """As `LanguageServers.server_named`."""
@@ -126,18 +134,41 @@ class ServerPool:
         self._closed = True
         running: list[ServerSupervisor | Checker] = [*self._supervisors.values(), *self._checkers.values()]
         await asyncio.gather(*(process.close() for process in running))
+        obtaining = tuple(self._obtaining)
+        for task in obtaining:
+            task.cancel()
+        await asyncio.gather(*obtaining, return_exceptions=True)
 
-    async def _first_of_each(self, role: Role, path: Path | None) -> list[LanguageServer | Unavailable]:
-        """All groups at once, so that a slow server delays no other."""
+    async def _first_of_each(
+        self, role: Role, path: Path | None, wait_s: float | None, is_asked: AsksKind | None = None
+    ) -> list[LanguageServer | Unavailable]:
+        """All groups at once, so that a slow server delays no other; each goes on if the caller does not."""
         environment = await self._context.environment()  # may say where programs are
         if self._kinds.is_quick():
             groups = self._look(role, path)
         else:
             groups = await asyncio.to_thread(self._look, role, path)
-        if len(groups) == 1:
-            return await self._first(*groups[0], environment)
-        lists = await asyncio.gather(*(self._first(group, best, environment) for group, best in groups))
-        return [each for part in lists for each in part]
+        obtained = [
+            (group[0], self._begin(group, best, environment))
+            for group, best in groups
+            if is_asked is None or is_asked(group[0])
+        ]
+        if obtained:
+            timeout = None if wait_s is None else max(wait_s, LEAST_START_S)
+            await asyncio.wait([task for _, task in obtained], timeout=timeout)
+        parts = (task.result() if task.done() else [_starting(kind)] for kind, task in obtained)
+        return [each for part in parts for each in part]
+
+    def _begin(
+        self,
+        group: Sequence[ServerSpecification],
+        best: RunnableProgram | Unavailable,
+        environment: Mapping[str, str],
+    ) -> asyncio.Task[list[LanguageServer | Unavailable]]:
+        task = asyncio.create_task(self._first(group, best, environment), name=f"obtain-{group[0].name}")
+        self._obtaining.add(task)
+        task.add_done_callback(self._obtaining.discard)
+        return task
 
     def _look(
         self, role: Role, path: Path | None
@@ -183,7 +214,8 @@ class ServerPool:
         try:
             return await self._tell_of_changes(supervisor, self._launch(kind, program, environment))
         except ServerGone as failure:
-            return Unavailable(kind, "failed", str(failure))
+            is_starting = supervisor.state == "starting"
+            return _starting(kind) if is_starting else Unavailable(kind, "failed", str(failure))
         except (RequestFailed, RequestTimedOut) as failure:
             return Unavailable(kind, "failed", f"{kind.name} could not be told what changed: {failure}")
 
@@ -230,6 +262,10 @@ class ServerPool:
         )
 
 
+def _starting(kind: ServerSpecification) -> Unavailable:
+    return Unavailable(kind, "starting", f"{kind.name} is still starting; ask again")
+
+
 def _matters(reason: LanguageServer | Unavailable, used: ServerSpecification) -> bool:
     """Whether to tell why a better kind does not run: it should, or the one used instead lacks something."""
-    return isinstance(reason, Unavailable) and (reason.state == "failed" or bool(used.limits))
+    return isinstance(reason, Unavailable) and (reason.state in {"failed", "starting"} or bool(used.limits))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
@@ -20,6 +20,8 @@ from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.tool import ToolError
 
+LEAST_ANSWER_S: Final = 2.0
+"""What a server that still reads the project gets to answer after the waiting time is over."""
 SETTLE_S: Final = 0.3
 """Pause between two answers of a server that gives no sign when it is ready."""
 MAX_REASON: Final = 500
@@ -47,6 +49,12 @@ class Waiting:
 
     seconds: float
     context: CallContext
+    begun: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left of the time to wait."""
+        return max(0.0, self.begun + self.seconds - asyncio.get_running_loop().time())
 
     def reports(self, name: str) -> ReportProgress:
         """Progress of one server, as notifications to the caller; their number always rises."""
@@ -68,6 +76,18 @@ def split(
     """The servers that run, and the kinds that do not."""
     running = [server for server in servers if not isinstance(server, Unavailable)]
     return running, [server for server in servers if isinstance(server, Unavailable)]
+
+
+def told_apart(
+    unavailable: Sequence[Unavailable],
+) -> tuple[list[Unavailable], list[Freshness]]:
+    """The kinds that do not run, without those that are starting, and what the latter can say so far."""
+    starting = [
+        Freshness(server.specification.name, "indexing", server.reason)
+        for server in unavailable
+        if server.state == "starting"
+    ]
+    return [server for server in unavailable if server.state != "starting"], starting
 
 
 def unavailable_members(unavailable: Sequence[Unavailable]) -> list[dict[str, str]]:
@@ -128,11 +148,10 @@ async def ask(server: LanguageServer, work: Work[T], waiting: Waiting, *, settle
         settles: whether to ask a server that gives no sign until two answers in a row are equal.
     """
     name = server.specification.name
-    loop = asyncio.get_running_loop()
-    until = loop.time() + waiting.seconds
+    until = asyncio.get_running_loop().time() + waiting.left_s
     try:
-        freshness = await server.ready(waiting.seconds, waiting.reports(name))
-        value = await work(server)
+        freshness = await server.ready(waiting.left_s, waiting.reports(name))
+        value = await _bounded(server, work, freshness, waiting)
         if settles and server.specification.ready == "settled" and freshness.state != "fresh":
             return await _settled(server, work, Part(server, freshness, value), until)
         return Part(server, freshness, value)
@@ -146,6 +165,25 @@ async def ask(server: LanguageServer, work: Work[T], waiting: Waiting, *, settle
         return Part(server, Freshness(name, "unknown", reason), None)
     except ServerGone as error:
         return Part(server, Freshness(name, "crashed", clean_text(str(error))[:MAX_REASON]), None)
+
+
+async def _bounded(server: LanguageServer, work: Work[T], freshness: Freshness, waiting: Waiting) -> T:
+    """What a server answers; while it reads the project, it may hold the answer back until it has.
+
+    Raises:
+        RequestTimedOut: it does so for longer than the call waits.
+    """
+    if freshness.state == "fresh":
+        return await work(server)
+    limit_s = waiting.left_s + LEAST_ANSWER_S
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            return await work(server)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        reason = f"{freshness.reason}; " if freshness.reason else ""
+        raise RequestTimedOut(f"{reason}it did not answer meanwhile; ask again") from None
 
 
 async def _settled(server: LanguageServer, work: Work[T], first: Part[T], until: float) -> Part[T]:

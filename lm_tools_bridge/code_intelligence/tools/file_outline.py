@@ -31,7 +31,9 @@ async def call(
         ToolError: no server can list them.
     """
     path = await asyncio.to_thread(workplace.file, arguments["filePath"])
-    running, unavailable = asking.split(await workplace.servers.for_file(path, "symbols"))
+    waiting = Waiting(wait_s(arguments), context)
+    obtained = await workplace.servers.for_file(path, "symbols", wait_s=waiting.left_s)
+    running, unavailable = asking.split(obtained)
     servers = [each for each in running if each.supports(OUTLINE)]
     if not servers:
         raise asking.no_server(unavailable, workplace.shown_path(path))
@@ -41,7 +43,7 @@ async def call(
     async def work(server: LanguageServer) -> list[Symbol]:
         return await outline(server, path, texts)
 
-    part = await asking.ask(servers[0], work, Waiting(wait_s(arguments), context), settles=False)
+    part = await asking.ask(servers[0], work, waiting, settles=False)
     if part.value is None:
         raise ToolError(f"the outline of {workplace.shown_path(path)} is not known: {part.freshness.text()}")
     depth = int(arguments.get("depth", DEFAULT_DEPTH))

@@ -44,7 +44,7 @@ MAX_CHECKED: Final = 200
 """Files that are checked one by one by a server that cannot check a project."""
 MAX_BUILT: Final = 10
 """The same for clangd, which keeps all headers of each file in memory."""
-LEAST_ANSWER_S: Final = 2.0
+LEAST_ANSWER_S: Final = 0.5
 """What a server gets to answer after the waiting time is over."""
 _CUT: Final = ("changed files were too many; only the first are looked at",)
 _OUTSIDE_REASON: Final = (
@@ -80,11 +80,13 @@ class _Sources:
     Attributes:
         servers: the servers, each with its files; None for the whole project.
         unavailable: those that do not run.
+        starting: what those can say that are not asked because they still start.
         editor: what the editor showed; None without one.
     """
 
     servers: Sequence[tuple[LanguageServer, Sequence[Path] | None]]
     unavailable: Sequence[Unavailable]
+    starting: Sequence[Freshness] = ()
     editor: _EditorPart | None = None
 
     @property
@@ -101,12 +103,13 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
         InvalidArguments: at `/filePath` or `/changedSince`.
         ToolError: the file cannot be read, or git failed.
     """
+    waiting = Waiting(wait_s(arguments), context)
     question = await _question(workplace, arguments)
-    sources = await _sources(workplace, question)
+    sources = await _sources(workplace, question, waiting)
     texts = await workplace.texts()
     editor = asyncio.create_task(_ask_editor(workplace.editor, question.paths, texts), name="ask-editor")
     try:
-        parts = await _ask(workplace, sources, Waiting(wait_s(arguments), context))
+        parts = await _ask(workplace, sources, waiting)
         parts = [_in_doubt(workplace, question.paths, part) for part in parts]
         sources = replace(sources, editor=await editor)
     finally:
@@ -169,35 +172,34 @@ def _changes(since: str, changed: ChangedFiles, workplace: Workplace) -> Mapping
     return {"changedSince": moment, "changedFiles": len(changed.paths)}
 
 
-async def _sources(workplace: Workplace, question: _Question) -> _Sources:
+async def _sources(workplace: Workplace, question: _Question, waiting: Waiting) -> _Sources:
     if question.paths is None:
-        running, unavailable = asking.split(await workplace.servers.for_project("diagnostics"))
-        return _Sources([(server, None) for server in running], unavailable)
+        available = await workplace.servers.for_project("diagnostics", wait_s=waiting.left_s)
+        running, unavailable = asking.split(available)
+        return _Sources([(server, None) for server in running], *asking.told_apart(unavailable))
     kinds: dict[str, list[Path]] = {}
     for path in question.paths:
         kinds.setdefault(path.suffix or path.name, []).append(path)
     files: dict[str, tuple[LanguageServer, list[Path]]] = {}
     missing: dict[str, Unavailable] = {}
     for paths in kinds.values():
-        for each in await workplace.servers.for_file(paths[0], "diagnostics"):
+        for each in await workplace.servers.for_file(paths[0], "diagnostics", wait_s=waiting.left_s):
             name = each.specification.name
             if isinstance(each, Unavailable):
                 missing[name] = each
             else:
                 files.setdefault(name, (each, []))[1].extend(paths)
-    return _Sources(list(files.values()), list(missing.values()))
+    return _Sources(list(files.values()), *asking.told_apart(list(missing.values())))
 
 
 async def _ask(workplace: Workplace, sources: _Sources, waiting: Waiting) -> list[Part[DiagnosticsAnswer]]:
     paths_of = {id(server): paths for server, paths in sources.servers}
-    until = asyncio.get_running_loop().time() + waiting.seconds
 
     async def work(server: LanguageServer) -> DiagnosticsAnswer:
         paths = paths_of[id(server)]
-        left = max(until - asyncio.get_running_loop().time(), LEAST_ANSWER_S)
-        answer = await server.diagnostics(paths, left)
+        answer = await server.diagnostics(paths, max(waiting.left_s, LEAST_ANSWER_S))
         if paths is None and answer.freshness.state == "partial":
-            return await _file_by_file(workplace, server, answer, left)
+            return await _file_by_file(workplace, server, answer, max(waiting.left_s, LEAST_ANSWER_S))
         return answer
 
     parts = await asking.ask_all([server for server, _ in sources.servers], work, waiting, settles=False)
@@ -234,7 +236,7 @@ def _result(  # noqa: PLR0917  the facts about one call
     selected = diagnostic_pages.arrange_diagnostics(
         each for each in diagnostics if SEVERITIES[each.severity] in severities
     )
-    freshness = [*(part.freshness for part in parts), *sources.editor_freshness]
+    freshness = [*(part.freshness for part in parts), *sources.starting, *sources.editor_freshness]
     notes = [*question.notes, *_notes(question, sources, freshness, selected.items)]
     head = {
         "source": _source(sources),
@@ -338,9 +340,9 @@ def _notes(
     """What keeps an answer without diagnostics from being read as `all is well`."""
     if question.paths is not None and not question.paths:
         return ["No file changed."]
-    if not sources.servers and sources.editor is not None:
+    if not sources.servers and not sources.starting and sources.editor is not None:
         return [] if diagnostics else [NOTHING_SHOWN]
-    if not sources.servers:
+    if not sources.servers and not sources.starting:
         what = "this project" if question.paths is None else "these files"
         hint = " See `unavailable` for what would." if sources.unavailable else ""
         return [f"Nothing checks {what}, so nothing is known about errors.{hint}"]

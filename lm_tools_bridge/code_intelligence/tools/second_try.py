@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.server import ServerGone
+from lm_tools_bridge.code_intelligence.tools.schemas import DEFAULT_WAIT_S
 from workspace_server.results import clean_text
 from workspace_server.tool import CallOutcome, ToolError, ToolResult
 
@@ -14,11 +15,14 @@ FIRST_S: Final = 20.0
 """A first try that took longer is not repeated: what ended the server may end the next one, too."""
 
 
-async def answered(ask: Callable[[], Awaitable[CallOutcome]]) -> CallOutcome:
+async def answered(
+    ask: Callable[[Mapping[str, Any]], Awaitable[CallOutcome]], arguments: Mapping[str, Any]
+) -> CallOutcome:
     """The answer of the second try, if a server ended during the first one; else that of the first.
 
     Args:
         ask: runs the tool. It changes nothing if a server ends meanwhile.
+        arguments: those of the call. Both tries together wait as long as they say.
 
     Raises:
         ToolError: the tool failed, or a server ended again.
@@ -26,7 +30,7 @@ async def answered(ask: Callable[[], Awaitable[CallOutcome]]) -> CallOutcome:
     outcome: CallOutcome | ToolError
     begun = asyncio.get_running_loop().time()
     try:
-        outcome = await ask()
+        outcome = await ask(arguments)
         if not (isinstance(outcome, ToolResult) and _has_crashed(outcome.structured)):
             return outcome
     except ToolError as failure:
@@ -35,9 +39,11 @@ async def answered(ask: Callable[[], Awaitable[CallOutcome]]) -> CallOutcome:
         outcome = failure
     except ServerGone as gone:
         outcome = _gone(gone)
-    if asyncio.get_running_loop().time() - begun <= FIRST_S:
+    passed_s = asyncio.get_running_loop().time() - begun
+    if passed_s <= FIRST_S:
         try:
-            return await ask()
+            left_s = float(arguments.get("waitS", DEFAULT_WAIT_S)) - passed_s
+            return await ask({**arguments, "waitS": max(0.0, left_s)})
         except ServerGone as gone:
             outcome = _gone(gone)
     if isinstance(outcome, ToolError):

@@ -64,7 +64,8 @@ async def call(
     """
     begun = time.time_ns()
     path = await asyncio.to_thread(workplace.file, arguments["filePath"])
-    servers, unavailable = await _servers(workplace, path)
+    waiting = Waiting(wait_s(arguments), context)
+    servers, unavailable = await _servers(workplace, path, waiting)
     if not servers:
         raise asking.no_server(unavailable, workplace.shown_path(path))
 
@@ -75,7 +76,7 @@ async def call(
     # outside of the servers' tasks, where it would be a fault
     texts = await workplace.texts()
     _check_lines(await servers[0].open(path), arguments)
-    parts = await asking.ask_all(servers, work, Waiting(wait_s(arguments), context), settles=False)
+    parts = await asking.ask_all(servers, work, waiting, settles=False)
     actions = await asyncio.to_thread(_shown_actions, parts, texts, path)
     if "action" not in arguments:
         return _list_actions(actions, [part.freshness for part in parts], unavailable)
@@ -103,11 +104,13 @@ def _shown_actions(parts: Sequence[Part[list[Mapping[str, Any]]]], texts: Texts,
     ]
 
 
-async def _servers(workplace: Workplace, path: Path) -> tuple[list[LanguageServer], list[Unavailable]]:
+async def _servers(
+    workplace: Workplace, path: Path, waiting: Waiting
+) -> tuple[list[LanguageServer], list[Unavailable]]:
     """All servers for the file, of both roles: linters have actions, too."""
     servers = [
-        *await workplace.servers.for_file(path, "symbols"),
-        *await workplace.servers.for_file(path, "diagnostics"),
+        *await workplace.servers.for_file(path, "symbols", wait_s=waiting.left_s),
+        *await workplace.servers.for_file(path, "diagnostics", wait_s=waiting.left_s),
     ]
     running, unavailable = asking.split(list({each.specification.name: each for each in servers}.values()))
     return [server for server in running if server.supports(_METHOD)], unavailable

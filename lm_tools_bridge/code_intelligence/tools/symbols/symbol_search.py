@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
-from lm_tools_bridge.code_intelligence.server import LanguageServer, RequestFailed, Unavailable
+from lm_tools_bridge.code_intelligence.server import (
+    AsksKind,
+    LanguageServer,
+    RequestFailed,
+    Unavailable,
+)
+from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.tools import asking
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting, list_of
 from lm_tools_bridge.code_intelligence.tools.project_files import files_of, where, without_libraries
@@ -36,6 +42,7 @@ MAX_FILES: Final = 40
 """Files whose outlines are read for one search."""
 MAX_HITS: Final = 2000
 """Symbols of one server that are looked at: for a short name, servers list all that resemble it."""
+_BOUNDARY: Final = r"\b"
 _TEXT_HITS: Final = 1000
 _DECLARES: Final = (
     r"\b(?:class|const|def|enum|fn|func|function|interface|let|module|namespace|record|struct|trait|type|union|var)"
@@ -82,14 +89,102 @@ async def search(
         ToolError: no server could be asked.
     """
     if path is None:
-        available = await workplace.servers.for_project("symbols")
+        asks_code, asks_data = await _asked_kinds(workplace, query)
+        findings = await _search(workplace, query, None, waiting, texts, asks_code)
+        if findings.symbols or not asks_data:
+            return _answered(findings, "this project")
+        data = await _search(workplace, query, None, waiting, texts, asks_data)
+        return _answered(_joined(findings, data), "this project")
+    return _answered(await _search(workplace, query, path, waiting, texts), workplace.shown_path(path))
+
+
+def _answered(findings: Findings, about: str) -> Findings:
+    """The findings.
+
+    Raises:
+        ToolError: no server could be asked.
+    """
+    if not findings.freshness and not findings.has_answers:
+        raise asking.no_server(findings.unavailable, about)
+    unavailable, starting = asking.told_apart(findings.unavailable)
+    return replace(findings, unavailable=unavailable, freshness=[*findings.freshness, *starting])
+
+
+def _joined(first: Findings, second: Findings) -> Findings:
+    """What two searches found."""
+    return Findings(
+        [*first.symbols, *second.symbols],
+        [*first.freshness, *second.freshness],
+        [*first.unavailable, *second.unavailable],
+        first.has_answers or second.has_answers,
+    )
+
+
+async def _asked_kinds(workplace: Workplace, query: NameQuery) -> tuple[AsksKind, AsksKind | None]:
+    """Which kinds a search asks: those of languages whose files have the word.
+
+    So no server is started, or makes an answer doubtful, that could know nothing. Formats of data are asked
+    after code, where that has no such symbol.
+    """
+    kinds = await asyncio.to_thread(workplace.servers.known_kinds)
+    kinds = [kind for kind in kinds if "symbols" in kind.roles and not kind.limits]
+    code = [kind for kind in kinds if not kind.is_optional]
+    if len({frozenset(kind.languages) for kind in code}) > 1:
+        code = await _with_word(workplace, query, code) or code
+    data = [kind for kind in kinds if kind.is_optional]
+    names = frozenset(name for kind in code for name in kind.languages)
+
+    def asks_code(kind: ServerSpecification) -> bool:
+        return not kind.is_optional and (not names or not names.isdisjoint(kind.languages))
+
+    if not data:
+        return asks_code, None
+    data_names = [kind.name for kind in await _with_word(workplace, query, data)]
+    return asks_code, (lambda kind: kind.name in data_names) if data_names else None
+
+
+async def _with_word(
+    workplace: Workplace, query: NameQuery, kinds: Sequence[ServerSpecification]
+) -> list[ServerSpecification]:
+    """Those kinds of whose files one has the word; all if there is no word to look for."""
+    word = query.literal
+    if not word or query.match == "fuzzy":
+        return list(kinds)
+    exact = query.match == "exact"
+    name = re.escape(word if exact else word.lower())
+    if exact:
+        name = rf"{_BOUNDARY if word[0].isalnum() else ''}{name}{_BOUNDARY if word[-1].isalnum() else ''}"
+    text = TextQuery(name, regex=True, case_sensitive=exact)
+
+    async def has_word(kind: ServerSpecification) -> bool:
+        try:
+            lines = await find_text(workplace.workspace, text, where(kind), 1, workplace.searches.settings())
+        except EngineUnavailable:
+            return True
+        return bool(lines.items)
+
+    has = await asyncio.gather(*(has_word(kind) for kind in kinds))
+    return [kind for kind, has_it in zip(kinds, has, strict=True) if has_it]
+
+
+async def _search(  # noqa: PLR0917  the facts about one search
+    workplace: Workplace,
+    query: NameQuery,
+    path: Path | None,
+    waiting: Waiting,
+    texts: Texts,
+    is_asked: AsksKind | None = None,
+) -> Findings:
+    """What these servers find; nothing, and no answers, without any of them."""
+    if path is None:
+        available = await workplace.servers.for_project("symbols", wait_s=waiting.left_s, is_asked=is_asked)
     else:
-        available = await workplace.servers.for_file(path, "symbols")
+        available = await workplace.servers.for_file(path, "symbols", wait_s=waiting.left_s)
     running, unavailable = asking.split(available)
     servers = [each for each in running if each.supports(OUTLINE) or each.supports(PROJECT)]
     servers = _without_covered(servers) if path is None else servers[:1]
     if not servers:
-        raise asking.no_server(unavailable, "this project" if path is None else workplace.shown_path(path))
+        return Findings([], [], unavailable, has_answers=False)
 
     async def work(server: LanguageServer) -> _Found:
         if path is not None:

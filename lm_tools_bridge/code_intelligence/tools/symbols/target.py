@@ -41,7 +41,7 @@ _WHAT: Final[Mapping[str, str]] = {
     "textDocument/references": "references",
     "textDocument/implementation": "implementations",
     "textDocument/prepareCallHierarchy": "call hierarchies",
-    "textDocument/prepareTypeHierarchy": "type hierarchies; lm_implementations may find derived types",
+    "textDocument/prepareTypeHierarchy": "type hierarchies; `implementations` may find derived types",
     "textDocument/rename": "renaming",
     "textDocument/codeAction": "code actions",
 }
@@ -94,7 +94,7 @@ async def find_target(
         raise InvalidArguments("/symbol", "give a symbol's name, or filePath with line and character")
     path = None if file is None else await workplace.find_file(file)
     if path is not None and line is not None:
-        return await _at_position(workplace, path, arguments, method, texts)
+        return await _at_position(workplace, path, arguments, method, waiting, texts)
     try:
         query = name_query(str(name))
     except ValueError as error:
@@ -107,7 +107,7 @@ async def find_target(
         raise _several(workplace, str(name), [symbol, *others])
     unavailable: Sequence[Unavailable] = _about(symbol.place.path, findings.unavailable)
     if not server.supports(method):
-        server, unavailable = await _server_for(workplace, symbol.place.path, method)
+        server, unavailable = await _server_for(workplace, symbol.place.path, method, waiting)
     lines = await _open(server, symbol.place.path, workplace)
     position = to_server(symbol.place.span.start, lines, server.encoding)
     if isinstance(position, OutsideText):
@@ -126,10 +126,15 @@ async def positions_of(workplace: Workplace, target: Target) -> list[dict[str, A
     return params
 
 
-async def _at_position(
-    workplace: Workplace, path: Path, arguments: Mapping[str, Any], method: str, texts: Texts
+async def _at_position(  # noqa: PLR0917  the facts about one call
+    workplace: Workplace,
+    path: Path,
+    arguments: Mapping[str, Any],
+    method: str,
+    waiting: Waiting,
+    texts: Texts,
 ) -> Target:
-    server, unavailable = await _server_for(workplace, path, method)
+    server, unavailable = await _server_for(workplace, path, method, waiting)
     lines = await _open(server, path, workplace)
     line, character, name = arguments["line"], arguments.get("character"), arguments.get("symbol")
     symbols = await _symbols(server, path, texts, lines)
@@ -180,9 +185,10 @@ async def _symbols(
 
 
 async def _server_for(
-    workplace: Workplace, path: Path, method: str
+    workplace: Workplace, path: Path, method: str, waiting: Waiting
 ) -> tuple[LanguageServer, Sequence[Unavailable]]:
-    running, unavailable = asking.split(await workplace.servers.for_file(path, "symbols"))
+    obtained = await workplace.servers.for_file(path, "symbols", wait_s=waiting.left_s)
+    running, unavailable = asking.split(obtained)
     for server in running:
         if server.supports(method):
             return server, unavailable

@@ -253,6 +253,27 @@ async def test_a_slow_server_delays_no_other(tmp_path: Path) -> None:
         assert failed.reason == "slow is still starting; ask again"
 
 
+async def test_a_call_waits_for_a_start_no_longer_than_it_says_and_the_start_goes_on(tmp_path: Path) -> None:
+    slow = "read(); time.sleep(2.5); serve()"
+    async with pooled({"slow": slow, "quick": PID}, tmp_path) as made:
+        begun = asyncio.get_running_loop().time()
+        starting, quick = await made.pool.for_project("symbols", wait_s=0)
+        assert asyncio.get_running_loop().time() - begun < 2.4
+        assert isinstance(quick, RunningServer)
+        assert isinstance(starting, Unavailable)
+        assert (starting.state, starting.reason) == ("starting", "slow is still starting; ask again")
+        assert starting.specification.name == "slow"
+        await until(lambda: len(made.syncs) == 2)
+
+
+async def test_servers_that_are_not_asked_are_not_started(tmp_path: Path) -> None:
+    async with pooled({"one": PID, "other": PID}, tmp_path) as made:
+        (asked,) = await made.pool.for_project("symbols", is_asked=lambda kind: kind.name == "other")
+        assert isinstance(asked, RunningServer)
+        assert asked.specification.name == "other"
+        assert [status.name for status in made.pool.status()] == ["other"]
+
+
 async def test_a_caller_that_gives_up_does_not_stop_the_start(tmp_path: Path) -> None:
     body = "time.sleep(0.5); serve()"
     async with pooled(body, tmp_path) as made:

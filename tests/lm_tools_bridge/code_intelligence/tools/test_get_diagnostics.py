@@ -277,6 +277,16 @@ async def test_a_server_of_single_files_is_asked_about_each_within_limits(
     assert told["freshness"][0].get("done") == (None if checked == 12 else 10)
 
 
+async def test_a_server_that_still_starts_is_awaited_no_longer_but_told(root: Path) -> None:
+    starting = Unavailable(kind("ty", ".py"), "starting", "ty is still starting; ask again")
+    result, told = await ask(workplace_of(root, absent=[starting]), waitS=0)
+    assert told["freshness"] == [
+        {"provider": "ty", "state": "indexing", "reason": "ty is still starting; ask again"}
+    ]
+    assert told["unavailable"] == [] and NOTHING in told["note"]
+    assert has_source(result)
+
+
 async def test_waiting_is_told_as_progress(root: Path, py: InMemoryServer) -> None:
     told: list[Any] = []
 

@@ -13,6 +13,7 @@ from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import RequestTimedOut, ServerGone, Unavailable
 from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
+from lm_tools_bridge.code_intelligence.tools.listing import UNSURE
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import (
@@ -136,6 +137,39 @@ async def test_names_are_found_with_and_without_a_servers_own_search(
         del server.answers["workspace/symbol"]
     symbols = (await told("lm_findSymbol", root, server, **arguments))["symbols"]
     assert [one["namePath"] for one in symbols] == found
+
+
+async def test_a_name_is_asked_of_servers_whose_files_have_it_and_data_of_what_no_code_has(
+    root: Path, server: InMemoryServer
+) -> None:
+    write_tree(root, {"web/main.go": "package main\n", "conf.json": '{"push": 1, "port": 2}\n'})
+    go = python_server(root)
+    go.specification = kind("gopls", ".go")
+    json_server = InMemoryServer(
+        kind("json", ".json", is_optional=True),
+        {"workspace/symbol": lambda params: []},
+        state=Freshness("json", "unknown", "it gives no sign"),
+    )
+    found = await told("lm_findSymbol", root, go, server, json_server, query="push")
+    assert [one["namePath"] for one in found["symbols"]] == ["Stack/push"]
+    assert found["freshness"] == [{"provider": "py", "state": "fresh"}]
+    assert go.asked == json_server.asked == []
+    found = await told("lm_findSymbol", root, go, server, json_server, query="port")
+    assert [part["provider"] for part in found["freshness"]] == ["gopls", "py", "json"]
+    found = await told("lm_findSymbol", root, go, server, json_server, query="nowhere")
+    assert [part["provider"] for part in found["freshness"]] == ["gopls", "py"]
+
+
+async def test_a_server_that_still_starts_makes_an_answer_incomplete(
+    root: Path, server: InMemoryServer
+) -> None:
+    starting = Unavailable(kind("gopls", ".go"), "starting", "gopls is still starting; ask again")
+    write_tree(root, {"main.go": "func push() {}\n"})
+    workplace = workplace_of(root, server, absent=[starting])
+    module = importlib.import_module("lm_tools_bridge.code_intelligence.tools.find_symbol")
+    result = await module.call("lm_findSymbol", workplace, {"query": "push"}, CONTEXT)
+    assert "freshness: py: fresh\nfreshness: gopls: indexing: gopls is still starting" in result.text
+    assert UNSURE in result.text
 
 
 @pytest.mark.parametrize("query", ["(", "(a+)+b", "a*b*c*d*", "/", "x" * 500])
@@ -387,7 +421,7 @@ async def test_calls_are_followed_over_several_steps_and_circles_end(
 async def test_a_hierarchy_that_a_server_lacks_is_an_error_not_nothing(
     root: Path, server: InMemoryServer
 ) -> None:
-    with pytest.raises(ToolError, match="py offers no type hierarchies; lm_implementations"):
+    with pytest.raises(ToolError, match="py offers no type hierarchies; `implementations`"):
         await run("lm_typeHierarchy", root, server, symbol="Deep")
     server.answers["textDocument/prepareTypeHierarchy"] = lambda params: None
     with pytest.raises(ToolError, match="nothing at this place"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import (
+    AsksKind,
     DiagnosticsAnswer,
     FileDiagnostics,
     LanguageServer,
@@ -150,7 +151,9 @@ class InMemoryServers:
             for one in self.running
         ]
 
-    async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+    async def for_file(
+        self, path: Path, role: Role, *, wait_s: float | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
         self.obtained.append(path)
         names = {path.suffix, path.name}
         return [
@@ -159,9 +162,15 @@ class InMemoryServers:
             if role in one.specification.roles and names & set(one.specification.languages)
         ]
 
-    async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
+    async def for_project(
+        self, role: Role, *, wait_s: float | None = None, is_asked: AsksKind | None = None
+    ) -> Sequence[LanguageServer | Unavailable]:
         self.obtained.append(None)
-        return [one for one in (*self.running, *self.absent) if role in one.specification.roles]
+        return [
+            one
+            for one in (*self.running, *self.absent)
+            if role in one.specification.roles and (is_asked is None or is_asked(one.specification))
+        ]
 
     async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         found = [one for one in (*self.running, *self.absent) if one.specification.name == name]

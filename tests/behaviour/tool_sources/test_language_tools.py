@@ -121,7 +121,7 @@ async def test_the_official_client_gets_text_and_structure(project: Project) -> 
         assert answer.structured_content is not None
         (place,) = answer.structured_content["references"]
         assert (place["workspacePath"], place["startLine"]) == (f"{project.root.name}/b.py", 3)
-        assert "3| Stack().push()" in answer.content[0].text
+        assert "3: Stack().push()" in answer.content[0].text
         found = await client.call_tool("lm_findSymbol", {"query": "nothing"})
         assert found.structured_content is not None
         assert found.structured_content["total"] == 0

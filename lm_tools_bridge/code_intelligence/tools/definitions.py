@@ -24,7 +24,7 @@ from workspace_server.tool import Tool
 SEVERITIES: Final = ("error", "warning", "information", "hint")
 DEFAULT_SEVERITIES: Final = ("error", "warning")
 DEFAULT_MAX_DIAGNOSTICS: Final = 500
-_NAMED: Final = "Name the symbol by `symbol` (`push`, `Stack/push`), or by `filePath` and `line`."
+_NAMED: Final = "Name it by `symbol` (`Stack/push`), or `filePath` and `line`."
 _DEPTH: Final = number(default=1)
 
 GET_DIAGNOSTICS: Final = define(
@@ -35,11 +35,11 @@ GET_DIAGNOSTICS: Final = define(
     'are none. Example: {"changedSince": "head"}',
     {
         "filePath": FILE,
-        "changedSince": choice("Only changed files.", ("head", "session")),
+        "changedSince": choice("", ("head", "session")),
         "severities": words(values=SEVERITIES, default=DEFAULT_SEVERITIES),
         "maxResults": number(default=DEFAULT_MAX_DIAGNOSTICS),
-        "offset": number(default=0),
-        "waitS": number("Seconds to wait for servers that still read the project.", default=DEFAULT_WAIT_S),
+        "offset": number(),
+        "waitS": number("Seconds for servers that still read the project.", default=DEFAULT_WAIT_S),
     },
     keywords=("errors", "warnings", "problems", "lint", "type check", "compile", "build", "changed"),
 )
@@ -51,7 +51,7 @@ FIND_SYMBOL: Final = define(
     {
         "query": text(),
         "match": choice("", ("exact", "prefix", "regex", "fuzzy"), "exact"),
-        "kinds": words("E.g. class, method, function."),
+        "kinds": words("E.g. class."),
         "filePath": FILE,
         **page(50),
         **WAIT,
@@ -69,7 +69,8 @@ SYMBOL_INFO: Final = define(
 REFERENCES: Final = define(
     "lm_references",
     "Find references",
-    "All uses of a symbol; with `relation` its implementations, callers, callees, base or derived types. "
+    "All uses of a symbol; with `relation` its implementations, callers, callees, base or derived types "
+    "(`depth` steps). "
     "Better than grep before you change or delete something: no comments, no other symbols of that name. "
     + _NAMED,
     {
@@ -78,7 +79,7 @@ REFERENCES: Final = define(
             "", ("uses", "implementations", "callers", "callees", "supertypes", "subtypes"), "uses"
         ),
         "detail": choice("", ("places", "lines", "context"), "lines"),
-        "depth": number("Steps of calls or types.", default=1),
+        "depth": number(default=1),
         "includeDeclaration": flag(default=False),
         **page(100),
         **WAIT,
@@ -134,8 +135,8 @@ RENAME_SYMBOL: Final = replace(
     define(
         "lm_renameSymbol",
         "Rename symbol",
-        "Rename a symbol in all files, all or none, instead of search and replace. Shows the diff; with "
-        "`apply: false` it only shows it. " + _NAMED,
+        "Rename a symbol in all files or none, instead of search and replace. Shows the diff; "
+        "`apply: false` only shows it. " + _NAMED,
         {
             **TARGET,
             "newName": text(),
@@ -150,17 +151,37 @@ RENAME_SYMBOL: Final = replace(
     requires_approval=True,
     harmless={"apply": False},
 )
+EDIT_SYMBOL: Final = replace(
+    define(
+        "lm_editSymbol",
+        "Edit symbol",
+        "Replace a whole symbol, insert text before or after it, or delete it if nothing uses it. Shows the "
+        "diff. " + _NAMED,
+        {
+            **TARGET,
+            "action": choice("", ("replace", "before", "after", "delete")),
+            "text": text(),
+            "apply": flag(default=True),
+            **WAIT,
+        },
+        ("action",),
+        keywords=("replace", "insert", "delete", "edit", "body", "function", "method"),
+        annotations={"readOnlyHint": False, "destructiveHint": True},
+    ),
+    requires_approval=True,
+    harmless={"apply": False},
+)
 CODE_ACTION: Final = replace(
     define(
         "lm_codeAction",
         "Code action",
-        "Fixes and refactorings of the language server for some lines: add an import, fix a diagnostic … "
+        "Fixes and refactorings of the language server for some lines, such as imports. "
         "Lists them; with `action` (a title) it shows the diff, with `apply: true` it changes the files.",
         {
             "filePath": FILE,
             "line": number(default=1),
             "endLine": number(),
-            "kinds": words("E.g. quickfix, source.organizeImports."),
+            "kinds": words(),
             "action": text(),
             "apply": flag(default=False),
             **WAIT,
@@ -192,6 +213,7 @@ MODULES: Final[Mapping[str, str]] = {
     "lm_typeHierarchy": "hierarchy",
     "lm_fileOutline": "file_outline",
     "lm_renameSymbol": "editing.rename_symbol",
+    "lm_editSymbol": "editing.edit_symbol",
     "lm_codeAction": "editing.code_action",
 }
 """The module in this package that runs each tool."""
@@ -204,6 +226,7 @@ SYMBOL_TOOLS: Final[tuple[Tool, ...]] = (
     replace(TYPE_HIERARCHY, unlisted=_MERGED),
     FILE_OUTLINE,
     RENAME_SYMBOL,
+    EDIT_SYMBOL,
     CODE_ACTION,
 )
 """The tools that need a server with the role `symbols`.

@@ -64,7 +64,7 @@ def _schema(kind: str, description: str, **members: Any) -> Schema:
     return {"type": kind, **({"description": description} if description else {}), **present}
 
 
-WAIT: Final[Mapping[str, Schema]] = {"waitS": number(default=DEFAULT_WAIT_S)}
+WAIT: Final[Mapping[str, Schema]] = {"waitS": number()}
 """How many seconds to wait for servers that still read the project; 0: answer with what is known."""
 TARGET: Final[Mapping[str, Schema]] = {
     "symbol": text(),
@@ -77,7 +77,7 @@ TARGET: Final[Mapping[str, Schema]] = {
 
 def page(default: int) -> Mapping[str, Schema]:
     """Which part of a long answer to return."""
-    return {"limit": number(default=default), "offset": number(default=0)}
+    return {"limit": number(default=default), "offset": number()}
 
 
 def define(

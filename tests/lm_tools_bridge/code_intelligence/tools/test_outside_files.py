@@ -44,6 +44,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "lm_callHierarchy": AT,
     "lm_typeHierarchy": AT,
     "lm_renameSymbol": {**AT, "newName": "better", "apply": False},
+    "lm_editSymbol": {**AT, "action": "replace", "text": "better = 1", "apply": False},
     "lm_codeAction": {"filePath": "main.py", "line": 2, "action": "inline", "apply": False},
 }
 CLANGD_ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {

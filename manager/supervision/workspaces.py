@@ -55,6 +55,8 @@ def folder_in(workspace: Workspace, path: str) -> str:
 
 ROOT_CHECK_S: Final = 1.0
 """How long the result of a root check (does the folder still exist?) is valid."""
+LOOK_AGAIN_S: Final = 0.5
+"""Seconds between two searches for an unmatched folder: nothing reports that it got a mark meanwhile."""
 ROOT_RECHECK_S: Final = 0.8
 """Age after which the root of a busy workspace is checked in the background, so that no call waits for it."""
 # A model reads them in a refusal: enough to find the right one, few enough to cost no context.
@@ -175,7 +177,7 @@ class Workspaces:
             if not unmatched or left <= 0:
                 return result
             try:
-                async with asyncio.timeout(min(left, 0.5)):
+                async with asyncio.timeout(min(left, LOOK_AGAIN_S)):
                     await changed.wait()
             except TimeoutError:
                 continue

@@ -57,8 +57,8 @@ def test_a_stream_that_cannot_be_split_is_broken_for_good(sent: bytes) -> None:
 def test_a_large_message_in_small_pieces_costs_linear_time() -> None:
     """A quadratic search would take minutes."""
     splitter = ContentLengthSplitter(64 * 2**20)
-    started = time.monotonic()
+    started = time.thread_time()
     splitter.feed(b"Content-Length: 20000000\r\n\r\n")
     found = [one for _ in range(200_000) for one in splitter.feed(b"x" * 100)]
     assert len(found) == 1
-    assert time.monotonic() - started < 10
+    assert time.thread_time() - started < 10

@@ -36,10 +36,10 @@ QUICK_S = 2.0
 )
 def test_a_very_long_key_is_refused_at_once_wherever_it_is(unit: str, head: str, tail: str) -> None:
     text = head + unit * 200_000 + tail
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(LongKeyError) as refused:
         parse_toml(text)
-    assert time.perf_counter() - started < QUICK_S
+    assert time.thread_time() - started < QUICK_S
     assert refused.value.line == head.count("\n") + 1
     with pytest.raises(LongKeyError):
         check_editable(text)
@@ -76,10 +76,10 @@ def test_many_deep_keys_are_parsed_but_not_edited() -> None:
     "text", ["a" * 1_000_000, "a." * 14 + "b", "a.." * 200_000, '"' * 300_000, "a.'" * 300_000]
 )
 def test_text_that_is_no_toml_is_the_parsers_business(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(tomllib.TOMLDecodeError):
         parse_toml(text)
-    assert time.perf_counter() - started < QUICK_S
+    assert time.thread_time() - started < QUICK_S
 
 
 TOML = b"""a = 1

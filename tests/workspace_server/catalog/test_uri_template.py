@@ -44,9 +44,9 @@ def test_a_uri_fits_a_template(template: str, uri: str, expected: bool) -> None:
 
 def test_templates_made_to_be_slow_are_not() -> None:
     """A thousand ways to divide the URI are one walk each."""
-    began = time.perf_counter()
+    began = time.thread_time()
     assert not matches("{a}" * 32 + "!", "x" * 8000)
     assert not matches("{+a}x" * 32 + "!", "x" * 8000)
     assert not matches("{a}" * 33, "x")
     assert not matches("{a}", "x" * 8193)
-    assert time.perf_counter() - began < 10
+    assert time.thread_time() - began < 10

@@ -47,7 +47,7 @@ def test_no_text_raises(entry: str) -> None:
 
 
 def test_long_hostile_texts_take_no_time() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for text in (
         "{" + '"' * 100_000 + "}",
         "{" + "," * 100_000 + "}",
@@ -55,4 +55,4 @@ def test_long_hostile_texts_take_no_time() -> None:
         "{" + " " * 100_000 + "}",
     ):
         parse("a.b=" + text)
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2

@@ -96,8 +96,8 @@ def test_blank_lines_are_skipped_and_a_carriage_return_is_white_space() -> None:
 def test_cost_of_a_message_that_comes_in_small_pieces_is_linear() -> None:
     """A quadratic search would take minutes."""
     framing = MessageFraming()
-    started = time.monotonic()
+    started = time.thread_time()
     framing.feed(b"{")
     for _ in range(40_000):
         framing.feed(b"x" * 100)
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5

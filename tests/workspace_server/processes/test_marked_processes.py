@@ -65,7 +65,7 @@ def test_processes_without_environment_take_little_time() -> None:
         assert Path(f"/proc/{bare.pid}/environ").read_bytes() == b""
         begun = time.monotonic()
         assert marked_processes.kill_marked(_NAME, "nobody") == []
-        assert time.monotonic() - begun < within(0.2)
+        assert time.monotonic() - begun < within(1)
 
 
 def test_processes_of_a_given_session_are_killed() -> None:

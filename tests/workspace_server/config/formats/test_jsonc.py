@@ -58,7 +58,7 @@ def test_an_error_has_its_line(data: bytes, line: int | None) -> None:
     "text", ['"' * 200_001, "/*" * 200_000, "," * 400_000, '{"a' + "\\" * 300_000, "// " * 200_000]
 )
 def test_hostile_texts_take_no_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     with contextlib.suppress(ConfigFileError):
         parse_object(text.encode())
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2

@@ -312,7 +312,7 @@ async def test_an_error_of_the_server_reaches_its_caller(tmp_path: Path) -> None
         await source.list_tools()
         began = time.monotonic()
         outcome = await call(source)
-        assert time.monotonic() - began < within(0.1)
+        assert time.monotonic() - began < within(1)
         assert isinstance(outcome, RpcError)
         assert (outcome.code, outcome.message) == (-32099, "no")
         assert outcome.data is not None
@@ -418,7 +418,7 @@ async def test_a_server_that_ends_during_calls_fails_them_at_once(
         await source.list_tools()
         began = time.monotonic()
         outcomes = await asyncio.gather(call(source, {"n": 1}), call(source, {"n": 2}))
-        assert time.monotonic() - began < within(0.25)
+        assert time.monotonic() - began < within(1)
         for outcome in outcomes:
             assert reason in refused(outcome, Reason.SOURCE_UNAVAILABLE, "unknown").message
         assert source.state == "backoff"

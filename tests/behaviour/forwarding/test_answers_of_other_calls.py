@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,19 @@ class Twice:
         return web.Response(body=body, content_type=self._kind)
 
 
+def combinations() -> Iterator[tuple[str, str, str, bool]]:
+    """Shapes, eras, forms of an answer, and whether a call went before: each pair of them meets.
+
+    All of a large answer in events, because a stateless client that takes events gets it piece by piece.
+    """
+    for number, shape in enumerate(SHAPES):
+        for other, accept in enumerate((BOTH, JSON, EVENTS)):
+            era, is_warm = ("legacy", "modern")[(number + other) % 2], bool((number // 2 + other) % 2)
+            yield shape, era, accept, is_warm
+            if "large event" in shape:
+                yield shape, "legacy" if era == "modern" else "modern", accept, is_warm
+
+
 async def client_of(setup: RegisteredSetup, era: str, accept: str) -> Client:
     return setup.modern(accept=accept) if era == "modern" else await setup.legacy(accept=accept)
 
@@ -125,9 +138,7 @@ def assert_refused(answer: Answer) -> None:
     assert b"4711" not in answer.body
 
 
-@CLIENTS
-@pytest.mark.parametrize("is_warm", [False, True], ids=["first", "warm"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "era", "accept", "is_warm"), list(combinations()))
 async def test_an_answer_under_another_id_is_refused(
     shape: str, is_warm: bool, era: str, accept: str, setup: RegisteredSetup
 ) -> None:

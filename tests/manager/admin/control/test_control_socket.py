@@ -474,34 +474,29 @@ async def test_anything_else_is_refused_in_the_same_shape(
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "body"),
     [
-        "/allocate",
-        "/heartbeat",
-        "/bye",
-        "/resolve",
-        "/ready",
-        "/inspect",
-        "/refresh",
-        "/restart_sources",
-        "/calls",
-        "/shutdown",
-    ],
-)
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[]",
-        b"null",
-        b"7",
-        b'"x"',
-        b"{",
-        b"{}x",
-        b"\xff\xfe",
-        b'{"a":"\xff"}',
-        b"[" * 200_000,
-        b"9" * 9999,
+        ("/bye", b""),
+        ("/bye", b"[]"),
+        ("/bye", b"null"),
+        ("/bye", b"7"),
+        ("/bye", b'"x"'),
+        ("/bye", b"{"),
+        ("/bye", b"{}x"),
+        ("/bye", b"\xff\xfe"),
+        ("/bye", b'{"a":"\xff"}'),
+        ("/bye", b"[" * 200_000),
+        ("/bye", b"9" * 9999),
+        # one function reads the bodies; each route must ask it
+        ("/allocate", b"[]"),
+        ("/heartbeat", b"[]"),
+        ("/resolve", b"[]"),
+        ("/ready", b"[]"),
+        ("/inspect", b"[]"),
+        ("/refresh", b"[]"),
+        ("/restart_sources", b"[]"),
+        ("/calls", b"[]"),
+        ("/shutdown", b"[]"),
     ],
 )
 async def test_body_that_is_no_object_is_refused(

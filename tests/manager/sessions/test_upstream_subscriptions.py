@@ -20,6 +20,7 @@ from manager.sessions.notifier import Notifier
 from manager.sessions.streams import Streams
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.supervision.instance import Instance
+from support.http.runner_end import end_runner
 
 LISTS = set(names.LISTS_CHANGED)
 
@@ -102,7 +103,7 @@ async def setup(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setup]:
     with contextlib.suppress(asyncio.CancelledError):
         await running
     await instance.pool.close()
-    await runner.cleanup()
+    await end_runner(runner)
 
 
 async def test_concurrent_subscriptions_are_decided_together(setup: Setup) -> None:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from aiohttp import web
 
+from support.http.runner_end import end_runner
 from support.servers.models.formats import anthropic_messages, gemini_content, ollama_chat, openai_chat
 from support.servers.models.formats.steps import Json, Reply, reply_of
 
@@ -269,4 +270,4 @@ async def model_server(
         yield server
     finally:
         server.stop_silence()
-        await runner.cleanup()
+        await end_runner(runner)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from aiohttp import web
 
+from support.http.runner_end import end_runner
 from support.servers.models.formats import anthropic_messages, gemini_content, openai_chat, openai_responses
 from support.servers.models.formats.steps import Json, ModelRequest, Say, Step
 
@@ -111,4 +112,4 @@ async def scripted_model(script: Script) -> AsyncIterator[ScriptedModel]:
         model.url = f"http://{host}:{port}"
         yield model
     finally:
-        await runner.cleanup()
+        await end_runner(runner)

@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import web
 
 from lm_tools_bridge.editors.finder import identity_of, sockets_for
+from support.http.runner_end import end_runner
 
 Json = dict[str, Any]
 Call = Callable[[Json], Awaitable[Json]]
@@ -78,7 +79,7 @@ class EditorWindow:
     async def close(self) -> None:
         """End, as when the user closes the window."""
         if self._runner is not None:
-            await self._runner.cleanup()
+            await end_runner(self._runner)
             self._runner = None
 
     async def _health(self, _: web.Request) -> web.StreamResponse:

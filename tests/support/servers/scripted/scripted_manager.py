@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from manager.client import NoManager
+from support.http.runner_end import end_runner
 from support.servers.scripted.scripted_workspace_server import Answerer, Received, fixed
 
 
@@ -62,7 +63,7 @@ class ScriptedManager:
         try:
             yield self
         finally:
-            await runner.cleanup()
+            await end_runner(runner)
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         return web.json_response({"ok": self.runs})

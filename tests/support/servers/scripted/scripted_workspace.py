@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from lm_tools_bridge.protocol import sse
+from support.http.runner_end import end_runner
 
 TOOLS = [
     {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": read_only}}
@@ -113,4 +114,4 @@ async def served(path: str, handler: Any) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
     finally:
-        await runner.cleanup()
+        await end_runner(runner)

@@ -21,6 +21,7 @@ from aiohttp import ClientSession, UnixConnector, web
 
 from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
 from lm_tools_bridge.protocol.internal import result_trim
+from support.http.runner_end import end_runner
 
 HEARTBEAT_EVERY_S = 0.5
 
@@ -246,7 +247,7 @@ class ScriptedWorkspaceServer:
             if renewing is not None:
                 renewing.cancel()
                 await asyncio.gather(renewing, return_exceptions=True)
-            await runner.cleanup()
+            await end_runner(runner)
 
     async def register(self) -> None:
         """Announce it, and wait until the manager believes it where it is healthy."""

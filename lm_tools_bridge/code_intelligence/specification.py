@@ -53,6 +53,8 @@ class ServerSpecification:
         project_files: files that say what belongs to the project, by name.
         without_project_files: what its answers lack if there is none of them, in a sentence.
         joins_open_files: whether it takes open files for parts of the project if there is none of them.
+        uses_by_definition: whether a word that leads to a symbol's definition counts as a use, though it is
+            left out: servers of TypeScript know few uses of what CommonJS exports.
         restarts_for: files that it does not notice for long if they are new, by name.
         libraries: folders and files that change when libraries are installed or removed, as patterns.
         needs_marker: whether it is for projects with one of the markers only.
@@ -91,6 +93,7 @@ class ServerSpecification:
     project_files: tuple[str, ...] = ()
     without_project_files: str = ""
     joins_open_files: bool = False
+    uses_by_definition: bool = False
     restarts_for: frozenset[str] = frozenset()
     libraries: tuple[str, ...] = ()
     needs_marker: bool = False

@@ -153,3 +153,22 @@ async def test_macros_are_found_by_name(installed: Path, tmp_path: Path) -> None
         assert [symbol["kind"] for symbol in found["symbols"]] == ["constant"]
         outline = await structured(client, "lm_fileOutline", filePath="a.h")
         assert [symbol["namePath"] for symbol in outline["symbols"]] == ["WIDTH"]
+
+
+async def test_uses_of_what_commonjs_exports_are_found(
+    installed: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    files = {
+        "jsconfig.json": "{}",
+        "lib/utils.js": "exports.compile = function (x) { return x; };\nmodule.exports.parse = (x) => x;\n",
+        "lib/app.js": "var compile = require('./utils').compile;\nvar utils = require('./utils');\nutils.parse(1);\n",
+        "test/utils.js": "var utils = require('../lib/utils');\nutils.compile(1);\n",
+    }
+    monkeypatch.setenv("PATH", str(installed / "typescript-7/node_modules/.bin"), prepend=":")
+    async with project_with_servers(installed, tmp_path, files) as used, mcp.Client(used.url) as client:
+        for symbol, places in (("compile", {("app.js", 1), ("utils.js", 2)}), ("parse", {("app.js", 3)})):
+            found = await structured(client, "lm_references", symbol=symbol)
+            assert places <= {
+                (use["workspacePath"].rpartition("/")[2], use["startLine"]) for use in found["references"]
+            }
+            assert found["freshness"] == [{"provider": "typescript", "state": "fresh"}]

@@ -135,10 +135,13 @@ class AnswerCheck:
             return CheckedAnswer(part, locations)
         is_quick = not self.seconds or part.freshness.state in {"indexing", "stale"}
         until = asyncio.get_running_loop().time() + (QUICK_S if is_quick else CHECK_S)
-        comparison = await self._compare(locations, until)
-        return CheckedAnswer(part, locations, comparison)
+        comparison, uses = await self._compare(locations, until)
+        return CheckedAnswer(part, with_uses(locations, uses), comparison)
 
-    async def _compare(self, locations: Sequence[Location], until: float) -> Comparison:
+    async def _compare(
+        self, locations: Sequence[Location], until: float
+    ) -> tuple[Comparison, Sequence[Word]]:
+        """The comparison, and the uses that the server left out where these count as part of its answer."""
         target, places = self.target, await asyncio.to_thread(_places_of, locations)
         questions = _Questions(self.workplace, target, until)
         await questions.find_homes(places)
@@ -150,7 +153,30 @@ class AnswerCheck:
         )  # fmt: skip
         rest = left_out(words.words, answered)
         await questions.ask(rest)
-        return compare(target.name, rest, questions.meanings, {}, has_all_words=words.has_all)
+        meanings, uses = questions.meanings, list[Word]()
+        if target.server.specification.uses_by_definition and not self.is_edit:
+            uses = [word for word in rest if meanings.get(word) == "same"]
+            rest = [word for word in rest if meanings.get(word) != "same"]
+        return compare(target.name, rest, meanings, {}, has_all_words=words.has_all), uses
+
+
+def with_uses(locations: Sequence[Location], uses: Sequence[Word]) -> Sequence[Location]:
+    """The places of an answer with those of words, in order."""
+    if not uses:
+        return locations
+    ranges = [
+        Location(
+            Path(word.path),
+            {
+                "start": {"line": word.line, "character": word.start},
+                "end": {"line": word.line, "character": word.end},
+            },
+        )
+        for word in uses
+    ]
+    return sorted(
+        [*locations, *ranges], key=lambda place: (place.path.as_posix(), order_of(place.where) or ())
+    )
 
 
 def limited(freshness: Freshness, comparison: Comparison, workplace: Workplace) -> Freshness:

@@ -307,3 +307,21 @@ async def test_questions_are_asked_side_by_side(root: Path) -> None:
     write_tree(root, {f"tests/more_{number}.py": "old()\n" for number in range(20)})
     answer = await asyncio.wait_for(ask(root, without_tests(root)), 10)
     assert answer["words"]["missingLines"] == 22
+
+
+@pytest.mark.parametrize("name", ["references", "rename"])
+async def test_uses_by_definition_are_part_of_an_answer_but_not_of_an_edit(root: Path, name: str) -> None:
+    server = without_tests(root)
+    server.specification = replace(server.specification, uses_by_definition=True)
+    workplace = workplace_of(root, server)
+    if name == "references":
+        result = await references.call("lm_references", workplace, {"symbol": "old"}, CONTEXT)
+        assert result.structured is not None
+        places = [(use["workspacePath"], use["startLine"]) for use in result.structured["references"]]
+        in_tests = [("proj/tests/c.py", 1), ("proj/tests/c.py", 4), ("proj/tests/c.py", 4)]
+        assert places == [("proj/src/b.py", 1), ("proj/src/b.py", 2), *in_tests]
+        assert result.structured["freshness"] == [{"provider": "py", "state": "fresh"}]
+    else:
+        with pytest.raises(ToolError, match=r"tests/c\.py"):
+            arguments = {"symbol": "old", "newName": "new"}
+            await rename_symbol.call("lm_renameSymbol", workplace, arguments, CONTEXT)

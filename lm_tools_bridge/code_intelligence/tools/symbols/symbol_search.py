@@ -243,14 +243,21 @@ async def _in_project(workplace: Workplace, server: LanguageServer, query: NameQ
         candidates = [each for each in symbols if each is not None and each.place.path in outside_copies]
     if not server.supports(OUTLINE):
         return _Found([each for each in candidates if query.fits(each.path)])
+
+    def is_own(symbol: Symbol) -> bool:
+        return workplace.workspace.contains(symbol.place.path)
+
     files = list(dict.fromkeys(each.place.path for each in candidates))
     if server.specification.joins_open_files:  # it lists symbols of the projects that were needed before
         files += await _declaring_files(workplace, server, query)
     outlines = await _outlines(server, files, texts)
     fitting_symbols = [each for symbols in outlines.values() for each in symbols if query.fits(each.path)]
     is_cut = len(files) > len(outlines)
-    if not any(workplace.workspace.contains(each.place.path) for each in fitting_symbols):
-        # a library, or another symbol of the project, may have the name as well
+    # a library, or another symbol of the project, may have the name as well; clangd, which parses each file
+    # for its outline, knows all names of the project by its index
+    by_index = server.specification.ready == "background-index"
+    enough = fitting_symbols if by_index else [each for each in fitting_symbols if is_own(each)]
+    if not enough:
         more, is_capped = await _files_with(workplace, server, query)
         read = await _outlines(server, [path for path in more if path not in outlines], texts)
         fitting_symbols += [each for symbols in read.values() for each in symbols if query.fits(each.path)]

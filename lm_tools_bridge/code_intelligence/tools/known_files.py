@@ -64,12 +64,11 @@ async def give_guessed_files(workplace: Workplace, server: LanguageServer, name:
     guessed = server.guessed_files(own)
     if not guessed:
         return ""
-    unread = list(guessed)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while unread and len(guessed) - len(unread) < MAX_GUESSED:
-                await asyncio.gather(*(_read_file(server, path) for path in unread[:_PARSED_AT_ONCE]))
-                unread = unread[_PARSED_AT_ONCE:]
+    unread, loop = list(guessed), asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while unread and len(guessed) - len(unread) < MAX_GUESSED and (rest_s := until - loop.time()) > 0:
+        await asyncio.gather(*(_read_file(server, path, rest_s) for path in unread[:_PARSED_AT_ONCE]))
+        unread = unread[_PARSED_AT_ONCE:]
     first_files = ", ".join(workplace.shown_path(path) for path in guessed[:_MAX_SHOWN])
     more = f" and {len(guessed) - _MAX_SHOWN} more" if len(guessed) > _MAX_SHOWN else ""
     rest = f"; {len(unread)} of them were not read" if unread else ""
@@ -80,11 +79,12 @@ async def give_guessed_files(workplace: Workplace, server: LanguageServer, name:
     )
 
 
-async def _read_file(server: LanguageServer, path: Path) -> None:
+async def _read_file(server: LanguageServer, path: Path, seconds: float) -> None:
     """Open a file, and wait until the server has parsed it: only then it knows the uses there."""
     with suppress(OSError, RequestFailed, RequestTimedOut):
         await server.open(path)
-        await server.request("textDocument/documentSymbol", {"textDocument": {"uri": to_uri(path)}})
+        params = {"textDocument": {"uri": to_uri(path)}}
+        await server.request("textDocument/documentSymbol", params, timeout_s=seconds)
 
 
 def _word_pattern(word: str) -> str:

@@ -1,7 +1,8 @@
 """Reads declarations that servers leave out of their symbols from the text of a file. Pure.
 
-These are macros of C and C++, attributes that methods of Python set, and what JavaScript assigns to exports,
-prototypes and objects. Servers know their uses if they are asked at the name.
+These are macros of C and C++, attributes that methods of Python set, what JavaScript assigns to exports,
+prototypes and objects, and other names in lists of exports. Servers know their uses if they are asked at the
+name.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def declaring_pattern(suffixes: frozenset[str], name: str) -> str:
     if suffixes & _PYTHON_SUFFIXES:
         patterns.append(rf"\bself\.{name}\b[^=]*=[^=]")
     if suffixes & _SCRIPT_SUFFIXES:
-        patterns.append(rf"\b(?:exports|this|prototype|[\w$]+)\.{name}[ \t]*=[^=]")
+        patterns.append(rf"\b(?:exports|this|prototype|[\w$]+)\.{name}[ \t]*=[^=]|\bas[ \t]+{name}\b")
     return "|".join(patterns)
 
 
@@ -155,6 +156,28 @@ def _assignments(lines: Sequence[str]) -> Iterator[WrittenDeclaration]:
                 yield WrittenDeclaration(path, kind, number, match.start(2) + 1, number)
 
 
+_EXPORTED: Final = re.compile(r"\bas[ \t]+(?!default\b)([\w$]+)[ \t]*(?=[,}]|from\b|//|/\*|$)")
+_EXPORT_LIST: Final = re.compile(r"[ \t]*export[ \t]*(?:type[ \t]*)?(?:\{|\*[ \t]*as\b)")
+
+
+def _export_names(lines: Sequence[str]) -> Iterator[WrittenDeclaration]:
+    """The names that lists of exports give to what has another name in its file."""
+    is_in_list = False
+    for number, line in enumerate(lines, 1):
+        text = line[:MAX_LINE]
+        begins = _EXPORT_LIST.match(text)
+        is_in_list = is_in_list or begins is not None
+        if is_in_list:
+            for match in _EXPORTED.finditer(text):
+                yield WrittenDeclaration((match[1],), "variable", number, match.start(1) + 1, number)
+            is_in_list = "}" not in text and (begins is None or "{" in text)
+
+
+def _script_names(lines: Sequence[str]) -> Iterator[WrittenDeclaration]:
+    yield from _assignments(lines)
+    yield from _export_names(lines)
+
+
 def _end_of_chain(text: str, start: int) -> int:
     """Where the value begins that `a.b = c.d = value` gives to all of its targets."""
     while (match := _ASSIGNMENT.match(text, start)) is not None:
@@ -186,5 +209,5 @@ def _kind_of(target: str, *, is_callable: bool) -> WrittenKind:
 _READERS: Final[Mapping[str, Callable[[Sequence[str]], Iterator[WrittenDeclaration]]]] = {
     **dict.fromkeys(_C_SUFFIXES, _macros),
     **dict.fromkeys(_PYTHON_SUFFIXES, _attributes),
-    **dict.fromkeys(_SCRIPT_SUFFIXES, _assignments),
+    **dict.fromkeys(_SCRIPT_SUFFIXES, _script_names),
 }

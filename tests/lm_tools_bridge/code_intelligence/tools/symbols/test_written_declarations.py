@@ -120,6 +120,27 @@ def test_what_is_assigned_to_exports_prototypes_and_objects_is_declared() -> Non
     ]
 
 
+EXPORTS = """\
+import { first as imported } from './a';
+export { target as goal, other } from './core';
+export type {
+  Options as Settings, // a comment
+  Plain,
+  last as default,
+};
+export * as tools from './tools';
+const x = y as unknown;
+"""
+
+
+def test_other_names_in_lists_of_exports_are_declared() -> None:
+    assert paths(".ts", EXPORTS) == [
+        ("variable", "goal", 2),
+        ("variable", "Settings", 4),
+        ("variable", "tools", 8),
+    ]
+
+
 @pytest.mark.parametrize(
     ("suffix", "text", "name"),
     [
@@ -127,6 +148,7 @@ def test_what_is_assigned_to_exports_prototypes_and_objects_is_declared() -> Non
         (".py", PYTHON, "height"),
         (".py", PYTHON, "extensions"),
         (".js", SCRIPT, "header"),
+        (".ts", EXPORTS, "goal"),
     ],
 )
 def test_a_search_finds_the_lines_that_may_declare_a_name(suffix: str, text: str, name: str) -> None:

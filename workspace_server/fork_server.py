@@ -5,7 +5,8 @@ from its instructions and the descriptors that come with them. It ends when the 
 socket; forked servers continue. `lm_tools_bridge.protocol.internal.fork_server` defines the messages.
 
 To load everything, it sends the requests of a manager's handshake and a first call to a real server for an
-empty temporary workspace and user, which are removed afterwards.
+empty temporary workspace and user, which are removed afterwards. It does so twice: the second time shows
+which code every server runs, and that code is moved together, so that servers share more memory.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import signal
 import site
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
@@ -33,17 +36,19 @@ from lm_tools_bridge.machine.private_folder import temporary_folder
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.internal import fork_server
 from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
-from lm_tools_bridge.protocol.internal.launch import Folders, LaunchInstructions
+from lm_tools_bridge.protocol.internal.launch import Folders, LaunchInstructions, decode, encode
 from lm_tools_bridge.protocol.names import FORK_SERVER_INSTANCE, MODERN_REVISIONS
 from workspace_server import log, server_process
 
-LOADED_LATER: Final = ("uvloop", "workspace_server.internal_channel.channel")
+LOADED_LATER: Final = ("uvloop",)
 """Modules that a server loads at other times than with its first calls."""
 _OUR_PACKAGES: Final = ("lm_tools_bridge.", "workspace_server.")
+_FILE: Final = "file"
 _CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (names.DISCOVER, {}),
     (names.TOOLS_LIST, {}),
-    (names.TOOLS_CALL, {"name": "calculator", "arguments": {"expression": "6 * 7"}}),
+    (names.TOOLS_CALL, {"name": "lm_readFile", "arguments": {"filePath": _FILE}}),
+    *((names.TOOLS_CALL, {"name": "calculator", "arguments": {"expression": "6 * 7"}}),) * 2,  # and repeated
 )
 
 
@@ -52,6 +57,16 @@ def load_everything() -> None:
     for module in LOADED_LATER:
         with suppress(ImportError):  # not on every platform
             importlib.import_module(module)
+    _serve_once()
+    gc.collect()
+    with recorded_code() as executed:
+        _serve_once()
+    move_code_together(executed)
+    _clear_caches()
+    close_kernel_socket()
+
+
+def _serve_once() -> None:
     try:
         folder = temporary_folder()
         folder.open()
@@ -61,8 +76,55 @@ def load_everything() -> None:
             folder.close()
     except Exception as fault:  # noqa: BLE001  the servers load what is missing themselves
         log.fault("warm_up_failed", fault)
-    _clear_caches()
-    close_kernel_socket()
+
+
+@contextmanager
+def recorded_code() -> Iterator[list[CodeType]]:
+    """The code of all functions that any thread calls inside; complete after the block."""
+    executed: dict[int, CodeType] = {}  # by identity: equal code may come from different files
+    before = sys.getprofile()
+
+    def record(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            executed[id(frame.f_code)] = frame.f_code
+
+    codes: list[CodeType] = []
+    threading.setprofile(record)
+    sys.setprofile(record)
+    try:
+        yield codes
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(before)
+        codes.extend(executed.values())
+
+
+_moved: Final[list[CodeType]] = []
+"""What was replaced stays: each server would fill the holes, and so get pages of its own there, too."""
+
+
+def move_code_together(executed: Iterable[CodeType]) -> None:
+    """Replace the code of functions by copies that lie one behind another in memory.
+
+    A call writes to the reference count of its code, and the first write of a forked server to a page gives
+    it a page of its own. Loading has spread the code that servers run between code that they do not run:
+    moved together, it takes a further server 2.1 MB less.
+    """
+    codes = list(executed)
+    own = {id(code) for code in codes}
+    copies: dict[int, CodeType] = {}
+
+    def copied(code: CodeType) -> CodeType:
+        if id(code) not in copies:
+            inner = (copied(one) if id(one) in own else one for one in code.co_consts)
+            copies[id(code)] = code.replace(co_consts=tuple(inner))
+        return copies[id(code)]
+
+    gc.collect()  # what it frees would be between the copies
+    for function in gc.get_objects():
+        if isinstance(function, FunctionType) and id(function.__code__) in own:
+            function.__code__ = copied(function.__code__)
+    _moved.extend(codes)
 
 
 async def _answer_first_requests(folder: Path) -> None:
@@ -70,20 +132,16 @@ async def _answer_first_requests(folder: Path) -> None:
     paths = {name: folder / name for name in ("root", "config", "state", "runtime")}
     for path in paths.values():
         path.mkdir(mode=0o700)
+    (paths["root"] / _FILE).touch()
     root = str(paths.pop("root"))
     folders = Folders(**{name: str(path) for name, path in paths.items()})
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        launch = LaunchInstructions(
-            names.FORK_SERVER_INSTANCE,
-            root,
-            names.FORK_SERVER_INSTANCE,
-            "",
-            secret,
-            sock.fileno(),
-            folders=folders,
-        )
-        async with server_process.serving(launch, sock):
+        instance, listener = names.FORK_SERVER_INSTANCE, sock.fileno()
+        launch = LaunchInstructions(instance, root, instance, "", secret, listener, folders=folders)
+        launch = decode(encode(launch))  # as a manager sends them
+        async with server_process.serving(launch, sock) as (_, parts):
             await _send_requests(sock.getsockname()[1], secret)
+            await parts.open_internal_channel()
 
 
 async def _send_requests(port: int, secret: str) -> None:

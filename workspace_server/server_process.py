@@ -98,13 +98,19 @@ class Parts:
         """Open the channel. An error is logged and has no other effect."""
         await asyncio.sleep(CHANNEL_AFTER_S)
         try:
-            await self._open_channel()
+            await self.open_internal_channel()
         except (OSError, private_files.UnsafePathError) as error:
             log.error("internal_channel_unavailable", cause=str(error))
         except Exception as fault:  # noqa: BLE001  logged here, because nobody awaits the task
             log.fault("internal_channel_failed", fault)
 
-    async def _open_channel(self) -> None:
+    async def open_internal_channel(self) -> None:
+        """Open the internal channel now.
+
+        Raises:
+            OSError: the socket or its file cannot be created.
+            private_files.UnsafePathError: other users can access a folder.
+        """
         if self.sources is None or self.open_channel is None:
             return
         prefix = (await self.sources.configure()).internal_prefix

@@ -36,6 +36,7 @@ MAX_LEVELS: Final = 32
 """Folders above the project, each of which is read. Projects lie about ten deep."""
 MAX_FILES: Final = 16
 """Each `*.code-workspace` file of a folder costs a look for its socket; folders have one or two."""
+_SUFFIX: Final = ".code-workspace"
 _DEFAULT: Final = "/tmp"  # noqa: S108  where Node.js looks; its owner is checked
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -62,10 +63,11 @@ def sockets_for(root: Path, environ: Mapping[str, str]) -> Iterator[DiscoverySoc
 def workspace_files(folder: Path) -> list[Path]:
     """The `*.code-workspace` files of a folder, in order of their names. Blocks."""
     try:
-        files = sorted(file for file in folder.iterdir() if file.suffix == ".code-workspace")
+        with os.scandir(folder) as entries:  # a path for each entry of a temporary folder takes 0.5 MB
+            names = [entry.name for entry in entries if entry.name.endswith(_SUFFIX)]
     except OSError:
         return []
-    return files[:MAX_FILES]
+    return [folder / name for name in sorted(names) if name != _SUFFIX][:MAX_FILES]
 
 
 def identity_of(kind: str, path: Path) -> str:

@@ -77,7 +77,8 @@ class AvailableKinds:
         self._choices = choices
         self._finder = CandidateFinder(folders, choices.search_path)
         self._kinds = configured_kinds(KINDS, choices.entries)
-        self._languages = ProjectLanguages(folders, _everything(self._kinds.values()))
+        everything = _relevant(self._kinds.values()) if choices.entries else _RELEVANT
+        self._languages = ProjectLanguages(folders, everything)
         self._named = frozenset(entry.name for entry in choices.entries if entry.enabled)
         self._folders = tuple(folders)
         self._local: tuple[Project, str] | None = None  # what was known when all disks were local ones
@@ -241,13 +242,17 @@ def _outline() -> Candidate | Unavailable:
     )
 
 
-def _everything(kinds: Iterable[ConfiguredKind]) -> Relevance:
+def _relevant(kinds: Iterable[ConfiguredKind]) -> Relevance:
     """The names that matter to any kind."""
     relevance = Relevance()
     for kind in kinds:
         for setup in kind.setups:
             relevance = relevance | relevance_of(setup.specification)
     return relevance
+
+
+_RELEVANT: Final = _relevant(configured_kinds(KINDS, ()).values())
+"""The names where nothing is configured: made once, because all servers of a fork server share it."""
 
 
 def available_kinds(

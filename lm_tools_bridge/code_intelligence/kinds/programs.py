@@ -100,6 +100,8 @@ WRAPPED: Final[Mapping[str, Callable[[Path], tuple[str, ...] | None]]] = {
 Origin = Literal["project", "PATH", "extra"]
 MAX_SEARCHED: Final = 1000
 """Searches that are remembered; each changed PATH adds one for every program."""
+OWN_SCRIPTS: Final = sysconfig.get_path("scripts")
+"""Where the programs of our own environment are; asked once: an answer takes 0.5 MB of each server."""
 PROJECT_FOLDERS: Final = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where the tools of a project are, relative to its folders."""
 
@@ -132,7 +134,6 @@ class ProgramFinder:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(Path(os.path.realpath(folder)) for folder in folders)
-        self._own_scripts = sysconfig.get_path("scripts")
         self._known: dict[tuple[str, str, bool], tuple[_States, Sequence[Program]]] = {}
         self._searched: dict[tuple[str, str], Sequence[tuple[str, Origin]]] = {}
 
@@ -179,7 +180,7 @@ class ProgramFinder:
         ]
         parts = search.split(os.pathsep)
         places += [(os.path.join(part, name), "PATH") for part in parts if os.path.isabs(part)]  # noqa: PTH117, PTH118  texts
-        return [*places, (f"{self._own_scripts}/{name}", "extra")]
+        return [*places, (f"{OWN_SCRIPTS}/{name}", "extra")]
 
     def _program(self, name: str, path: Path, origin: Origin) -> Program:
         command = real_command(name, path)

@@ -22,7 +22,7 @@ from workspace_server.sources.dependencies import Dependencies
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LanguageProject:
     scripts = tmp_path / "scripts"
     scripts.mkdir()
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(scripts))
+    monkeypatch.setattr("lm_tools_bridge.code_intelligence.kinds.programs.OWN_SCRIPTS", str(scripts))
     return LanguageProject(tmp_path)
 
 

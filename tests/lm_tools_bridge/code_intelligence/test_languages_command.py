@@ -17,7 +17,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 @pytest.fixture(autouse=True)
 def no_servers_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "scripts"))
+    monkeypatch.setattr(
+        "lm_tools_bridge.code_intelligence.kinds.programs.OWN_SCRIPTS", str(tmp_path / "scripts")
+    )
 
 
 def server(home: Home, name: str) -> dict[str, Any]:

@@ -14,5 +14,5 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LanguageProject:
     """A project; our own environment has no server."""
     scripts = tmp_path / "scripts"
     scripts.mkdir()
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(scripts))
+    monkeypatch.setattr("lm_tools_bridge.code_intelligence.kinds.programs.OWN_SCRIPTS", str(scripts))
     return LanguageProject(tmp_path)

@@ -18,8 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.machine.own_process import erase_values
 from lm_tools_bridge.machine.private_folder import make_tight
@@ -35,7 +34,6 @@ from manager.housekeeping import OwnFiles, housekeep
 from manager.http.open_streams import StreamEndings
 from manager.listener.connections import connection_limits
 from manager.listener.control_listener import ControlListener
-from manager.listener.pages import control_runner, port_app
 from manager.listener.peer_identity import same_user_check
 from manager.listener.runner import PrivateEndpoint, Runner
 from manager.logs.blocked_loop import watched
@@ -49,6 +47,10 @@ from manager.startup.lock import Lock
 from manager.startup.replacement import Replacement
 from manager.supervision.leftovers import remove_leftover_files
 from manager.supervision.unused_workspaces import RemovedRoots
+
+if TYPE_CHECKING:
+    from manager.admin.control.renewals import Renewals
+    from manager.http import lazy_aiohttp as web
 
 # Answers that are ready go out in milliseconds; a client that does not read must not hold the stop.
 FLUSH_ANSWERS_S: Final = 2.0
@@ -217,10 +219,15 @@ class Daemon:
     ) -> ControlListener | None:
         if sys.platform == "win32":
             return None
-        make = partial(
-            control_runner, parts.control, status=status, measures=parts.measures.snapshot,
-            paths=self._paths, features=parts.features.values(),
-        )  # fmt: skip
+
+        def make(renewals: Renewals) -> web.AppRunner:
+            from manager.listener.pages import control_runner  # noqa: PLC0415  with aiohttp, after the start
+
+            measures, features = parts.measures.snapshot, parts.features.values()
+            return control_runner(
+                parts.control, renewals, status, measures, paths=self._paths, features=features
+            )
+
         control = ControlListener(self._paths.control_socket, parts.control, make, self._paths.former_dirs)
         stack.push_async_callback(control.close)
         await control.open()
@@ -229,7 +236,12 @@ class Daemon:
     def _make_runners(self, parts: Parts, status: ReadStatus, port: int) -> tuple[Runner, PrivateEndpoint]:
         """What serves the port, and the private endpoint, which listens once a feature asks for it."""
         cap, routes = self._settings.body_limit, parts.routes
-        app = partial(port_app, parts.control, status, parts.measures.snapshot, parts.features.values())
+
+        def app() -> web.Application:
+            from manager.listener.pages import port_app  # noqa: PLC0415  with aiohttp, after the start
+
+            return port_app(parts.control, status, parts.measures.snapshot, parts.features.values())
+
         limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
         rules = AdmissionRules.for_ports([port], body_cap=cap)
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, gate=parts.guest_gate)

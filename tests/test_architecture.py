@@ -188,7 +188,7 @@ def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     assert loaded & heavy == set()
 
 
-def test_the_first_page_loads_nothing_of_ours() -> None:
+def test_pages_are_loaded_soon_after_the_start_and_the_first_one_loads_nothing_of_ours() -> None:
     """In an upgrade the files are the next version's before this one is stopped."""
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom types import SimpleNamespace\n"
@@ -196,26 +196,35 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
         "from manager.configuration.settings import Settings\n"
         "from manager.features import DaemonParts, DaemonStart, make_parts\n"
         "from manager.listener.aiohttp_server import LazyAiohttpServer\n"
+        "def make_control():\n"
+        "    from manager.listener.pages import control_runner\n"
+        "    return control_runner(services, None, status, status, paths=paths, features=features)\n"
+        "def make_app():\n"
+        "    from manager.listener.pages import port_app\n"
+        "    return port_app(services, status, status, features)\n"
         "paths = Paths(*[Path('/nonexistent')] * 4)\n"
         "features = list(make_parts(DaemonStart(Settings(), paths, 'http://127.0.0.1:1/mcp')).values())\n"
         "status, services = (lambda: {}), SimpleNamespace(port=1)\n"
         "for feature in features:\n"
         "    feature.connect(DaemonParts(services, status, SimpleNamespace(), None, None, {}, None))\n"
-        "before = set(sys.modules)\n"
         "async def main():\n"
-        "    control = LazyAiohttpServer(lambda: daemon.control_runner(services, None, status, status,\n"
-        "        paths=paths, features=features))\n"
-        "    port = daemon.Runner(lambda: daemon.port_app(services, status, status, features), daemon.AdmissionRules.for_ports([1]))\n"
-        "    await port.load(), await control.load()\n    port._aiohttp.protocol(), control.protocol()\n"
+        "    control = LazyAiohttpServer(make_control)\n"
+        "    port = daemon.Runner(make_app, daemon.AdmissionRules.for_ports([1]))\n"
+        "    print(*sys.modules)\n    await port.load(), await control.load()\n"
+        "    before = set(sys.modules)\n    print(*before)\n"
+        "    port._aiohttp.protocol(), control.protocol()\n"
         "    await control.close()\n    await port.cleanup()\n"
-        "asyncio.run(main())\nprint(*(set(sys.modules) - before))"
+        "    print(*(set(sys.modules) - before))\n"
+        "asyncio.run(main())"
     )
     said = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30
     )
-    loaded = said.stdout.split()
-    assert "aiohttp.web" in loaded, said.stderr
-    assert [name for name in loaded if name.partition(".")[0] in PACKAGES] == []
+    at_start, soon, by_page = (line.split() for line in said.stdout.splitlines())
+    served = {"aiohttp.web", "manager.listener.pages", "lm_tools_bridge.page.routes"}
+    assert served.isdisjoint(at_start)  # MCP clients wait for the start, and need none of it
+    assert served <= set(soon), said.stderr
+    assert [name for name in by_page if name.partition(".")[0] in PACKAGES] == []
 
 
 def test_what_serves_pages_reads_no_certificates() -> None:

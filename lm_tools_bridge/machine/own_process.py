@@ -10,7 +10,6 @@ Many clients start programs so. Standard library only and quick to import.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -53,6 +52,8 @@ def erase_values(is_secret: Callable[[str], bool]) -> None:
     """Overwrite the values of variables with such names; this process and its children keep them."""
     if sys.platform != "linux":
         return
+    import ctypes  # noqa: PLC0415  verbs, which need other parts of this module, are quicker without it
+
     with suppress(OSError, ValueError, IndexError):
         block = Path("/proc/self/environ").read_bytes()
         start = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[_ENV_START])

@@ -1,10 +1,11 @@
-"""Serves the pages, their changes and their buttons on the port, and tickets on the control socket."""
+"""Serves the pages, their changes and their buttons on the port, and tickets on the control socket.
+
+`feature.py` loads it with aiohttp, soon after the start: MCP clients do not wait for it.
+"""
 
 from __future__ import annotations
 
 import json
-import secrets
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
@@ -24,7 +25,7 @@ from manager.admin.control.project_command import ServerCommand, ToolChanges
 from manager.admin.control.services import Services
 from manager.admin.measures import Moment
 from manager.configuration.paths import Paths
-from manager.features import AddedRoutes, DaemonPart, DaemonParts
+from manager.features import DaemonParts
 from manager.http import lazy_aiohttp as web
 from manager.routing.admission import AdmissionRefusal
 from manager.waiting_calls import WaitingCalls
@@ -49,45 +50,6 @@ FOR_ANYONE: Final = frozenset(
 )  # fmt: skip
 """The routes that any program of the user may use: they only show."""
 _KINDS: Final = {"css": "text/css", "js": "text/javascript"}
-
-
-class PagePart(DaemonPart):
-    """Adds the page to the daemon: a page for each server of the port, and tickets at the control socket.
-
-    Attributes:
-        access: who may act.
-    """
-
-    def __init__(self, paths: Paths) -> None:
-        self.access = Access(time.monotonic, lambda: secrets.token_urlsafe(24))
-        self._paths = paths
-        self._parts: DaemonParts | None = None
-
-    def connect(self, parts: DaemonParts) -> None:
-        """Show these parts."""
-        self._parts = parts
-
-    def port_routes(self) -> AddedRoutes:
-        """The page, what it loads, and what its buttons send."""
-        if self._parts is None:
-            return AddedRoutes()
-        services, status, measures = self._parts.services, self._parts.status, self._parts.measures
-        page = Page(
-            services,
-            status,
-            self.access,
-            ServerCommand(self._paths, lambda: services.status().path),
-            lambda: measures.history.moments,
-            waiting_calls=self._parts.waiting_calls,
-            sign_ins=SignIns(self._paths, lambda: services.status().path),
-        )
-        return AddedRoutes(page.routes(), FOR_ANYONE, page.show, page.close)
-
-    def control_routes(self) -> AddedRoutes:
-        """Tickets and sessions."""
-        port = 0 if self._parts is None else self._parts.services.port
-        address = f"http://127.0.0.1:{port}/" if port else None
-        return AddedRoutes(access_routes(self.access, address), FOR_ANYONE)
 
 
 class Page:
@@ -174,6 +136,20 @@ class Page:
         result = await act(self._means, str(message.get("action")), message)
         link = {} if result.url is None else {"url": result.url}
         return _json(200, {"ok": result.ok, "text": result.text, **link})
+
+
+def make_page(parts: DaemonParts, paths: Paths, access: Access) -> Page:
+    """The page of a daemon with these parts."""
+    services, status, measures = parts.services, parts.status, parts.measures
+    return Page(
+        services,
+        status,
+        access,
+        ServerCommand(paths, lambda: services.status().path),
+        lambda: measures.history.moments,
+        waiting_calls=parts.waiting_calls,
+        sign_ins=SignIns(paths, lambda: services.status().path),
+    )
 
 
 def _completed(

@@ -18,10 +18,7 @@ from manager.supervision.environment import SECRETS
 from manager.supervision.presence import source_ids
 
 if TYPE_CHECKING:
-    from lm_tools_bridge.recorder.page.routes import CallPages
     from lm_tools_bridge.recorder.recorder import Recorder
-
-    MakePages = Callable[[Paths, Callable[[], bool] | None, Callable[[], Any]], CallPages]
 
 FOR_ANYONE: Final = frozenset(
     {"GET /page/call", "GET /page/calls", "GET /page/calls/figures", "POST /recorded/write"}
@@ -36,12 +33,6 @@ class RecorderPart(DaemonPart):
         self._paths = paths
         self._recorder = _make_recorder(settings, paths) if settings.record_calls else None
         self._status: Callable[[], dict[str, Any]] = dict
-        self._make_pages: MakePages | None = None
-        if has_feature("page"):
-            # loaded now: in an upgrade the files are the next version's before the first page is shown
-            from lm_tools_bridge.recorder.page.routes import make_pages
-
-            self._make_pages = make_pages
 
     def connect(self, parts: DaemonParts) -> None:
         """Start to write calls, with the sources of these parts."""
@@ -82,11 +73,13 @@ class RecorderPart(DaemonPart):
         )
 
     def port_routes(self) -> AddedRoutes:
-        """The pages of recorded calls, which are part of the page."""
-        if self._make_pages is None:
+        """The pages of recorded calls, which are part of the page; loaded with it."""
+        if not has_feature("page"):
             return AddedRoutes()
+        from lm_tools_bridge.recorder.page.routes import make_pages
+
         write_now = None if self._recorder is None else self._recorder.write_now
-        pages = self._make_pages(self._paths, write_now, lambda: self._status().get("recorder"))
+        pages = make_pages(self._paths, write_now, lambda: self._status().get("recorder"))
         return AddedRoutes(pages.routes(), FOR_ANYONE)
 
     def control_routes(self) -> AddedRoutes:

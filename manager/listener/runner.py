@@ -20,7 +20,6 @@ from manager.http.request import HttpRequest
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.connection import RefusalLog
 from manager.listener.connections import Connections
-from manager.listener.pages import port_runner
 from manager.listener.peer_identity import PeerCheck
 from manager.relay.fast_path import FastPath
 from manager.routing.admission import AdmissionRules
@@ -49,7 +48,7 @@ class Runner:
     ) -> None:
         """`make_app` is called once, in a thread, for the first request that aiohttp serves."""
         self.connections = Connections(rules, limits, RefusalLog(), peer_check, buffers, gate=gate)
-        self._aiohttp = LazyAiohttpServer(lambda: port_runner(make_app(), self.connections))
+        self._aiohttp = LazyAiohttpServer(lambda: self._make_runner(make_app))
 
     async def listen(
         self,
@@ -68,6 +67,11 @@ class Runner:
         factory = self.connections.factory(self._aiohttp.protocol, serve, fast_path)
         loop = asyncio.get_running_loop()
         return [await loop.create_server(factory, sock=sock) for sock in sockets]
+
+    def _make_runner(self, make_app: Callable[[], web.Application]) -> web.AppRunner:
+        from manager.listener.pages import port_runner  # noqa: PLC0415  with aiohttp, after the start
+
+        return port_runner(make_app(), self.connections)
 
     async def load(self) -> None:
         """Load aiohttp before the first request needs it."""

@@ -23,6 +23,19 @@ class Target:
         return value >= self.limit if self.at_least else value <= self.limit
 
 
+TENTH = 1.1
+"""By how much a recorded figure may grow unseen: less is within what runs differ by."""
+RECORDED: Mapping[str, float] = {
+    "modules of an idle manager": 723,
+    "modules of a workspace server": 626,
+    "modules of a call in manager": 37,
+    "modules of a call in workspace_server": 32,
+    "idle manager MB": 54.2,
+    "further workspace MB": 11.3,
+    "built-in call": 4.6,
+}
+"""What `unseen-growth` measured. Who makes one grow on purpose records it anew, and says why."""
+MORE_IS_BETTER = frozenset({"built-in call"})
 TIMES = " × nginx"
 PURE, SESSION = "pure URL", "session, `_meta` spliced in"
 SDK = "calls/s of a built-in tool beside the official SDK's server"
@@ -111,6 +124,15 @@ TARGETS = (
     Target("remote cold s", "first answer of another host where nothing runs", 5, " s"),
     Target("remote project KiB", "memory here of a further project on another host", 200, " KiB"),
     Target("refused calls", "calls that failed", 0),
+    *(
+        Target(
+            name,
+            f"{name}; recorded: {value:g}",
+            value / TENTH if name in MORE_IS_BETTER else value * TENTH,
+            at_least=name in MORE_IS_BETTER,
+        )
+        for name, value in RECORDED.items()
+    ),
 )
 
 

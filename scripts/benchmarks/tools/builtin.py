@@ -79,6 +79,18 @@ def run(plan: Plan) -> Section:
     return Section("builtin", table(COLUMNS, rows(found)), data, figures(found))
 
 
+def times_of_sdk(plan: Plan) -> float:
+    """The processor time of a stateless call to the SDK's server with JSON, relative to ours.
+
+    At the most connections. Other work on the machine changes calls per second more than processor time.
+    """
+    with _ours(plan) as ours, _sdk(plan, "json") as sdk:
+        call, number = Call("modern", TOOL, ARGUMENTS), max(CONNECTIONS)
+        targets = {"ours": (call, ours["modern"]), "SDK": (call, sdk["modern"])}
+        found = compare(targets, number, plan, ANSWER)
+    return ratio(found["SDK"].cpu, found["ours"].cpu)
+
+
 def rows(found: Found) -> Iterator[tuple[object, ...]]:
     """A row for each case and target."""
     for (era, number), each in found.items():

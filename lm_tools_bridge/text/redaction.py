@@ -87,9 +87,11 @@ _SHORTEST_HEX: Final = 32
 """Digits from which a hexadecimal number is taken for a key."""
 _NAMES_OF_OBJECTS: Final = frozenset({40, 64})
 """Lengths of git's object names, which are hexadecimal and no secrets."""
+# The patterns below are texts, which `re` compiles and keeps when the first content is recorded. Most
+# managers record none, and compiling them takes a twentieth of the start.
 _START: Final = r"(?<![A-Za-z0-9])"
 """Else the key `sk-…` would be seen in `task-…`."""
-_KNOWN: Final = re.compile(
+_KNOWN: Final = (
     _START + r"(?:sk-|sk_live_|sk_test_|rk_live_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|soat)-"
     r"|xox[abeposr]-|xapp-|AKIA|ASIA|AIza|ya29\.|GOCSPX-|1//0|npm_|pypi-|rubygems_|lmtb_|hf_|do[por]_v1_"
     r"|dckr_pat_|SG\.|hv[sbr]\.|AGE-SECRET-KEY-|shp(?:at|ss|ca|pa)_|ATATT|ATCTT|lin_api_|ntn_|PMAK-|HRKU-|dapi"
@@ -97,69 +99,66 @@ _KNOWN: Final = re.compile(
     r"|sq0(?:atp|csp)-|tskey-|ops_eyJ|key-|SK(?=[0-9a-f]{32})|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.]{8,}"
 )
 """Beginnings by which providers mark their keys."""
-_PRIVATE_KEY: Final = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
-    re.DOTALL,
+_PRIVATE_KEY: Final = (
+    r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
 )
-_BY_PLACE: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?<=://)(?P<secret>[^\s/@:\"'<>]*:[^\s/\"'<>]+)(?=@)",
-        r"(?i)\b(?:bearer|basic)\s+(?P<secret>[A-Za-z0-9+/=_\-.~]{8,})",
-        r"(?im)^[ \t]*(?:[<>] )?(?:set-)?cookie:[ \t]*(?P<secret>\S[^\r\n]*)",
-        r"(?i)[?&](?:sig|signature|x-amz-signature|x-goog-signature)=(?P<secret>[^&\s\"']+)",
-        r"hooks\.slack\.com/services/(?P<secret>[A-Za-z0-9/]{16,})",
-        r"/api/webhooks/\d+/(?P<secret>[A-Za-z0-9_\-]{16,})",
-        r"(?<![0-9A-Za-z])(?P<secret>\d{8,10}:AA[A-Za-z0-9_\-]{33})(?![A-Za-z0-9_\-])",  # a bot of Telegram
-        r"(?<![\w.\-])(?P<secret>[MNO][\w\-]{23,27}\.[\w\-]{6}\.[\w\-]{27,})",  # a bot of Discord
-        # hashes of passwords
-        r"(?P<secret>\$(?:1|2[aby]|5|6|y|7|apr1|argon2(?:id?|d)|scrypt)\$[^\s:\"']{20,})",
-        # files: ~/.netrc, ~/.pgpass
-        r"\blogin\s+\S+\s+(?:account\s+\S+\s+)?password\s+(?P<secret>\S+)",
-        r"(?m)^[\w.*\-]+:(?:\d{2,5}|\*):[^:\s]+:[^:\s]+:(?P<secret>\S+)$",
-        # options of programs that mean a password nowhere else
-        r"\bsshpass\s+-p\s*(?P<secret>\S+)",
-        r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"']+)",
-        r"\b(?:docker|podman|helm)\s[^\n|;]{0,100}?login\b[^\n|;]{0,200}?\s-p\s+(?P<secret>\S+)",
-        r"\bredis-cli\b[^\n|;]{0,200}?\s-a\s+(?P<secret>\S+)",
-        r"(?<![\w/])pass:(?P<secret>[^\s\"':]{4,})",
-    )
+_BY_PLACE: Final = (
+    r"(?<=://)(?P<secret>[^\s/@:\"'<>]*:[^\s/\"'<>]+)(?=@)",
+    r"(?i)\b(?:bearer|basic)\s+(?P<secret>[A-Za-z0-9+/=_\-.~]{8,})",
+    r"(?im)^[ \t]*(?:[<>] )?(?:set-)?cookie:[ \t]*(?P<secret>\S[^\r\n]*)",
+    r"(?i)[?&](?:sig|signature|x-amz-signature|x-goog-signature)=(?P<secret>[^&\s\"']+)",
+    r"hooks\.slack\.com/services/(?P<secret>[A-Za-z0-9/]{16,})",
+    r"/api/webhooks/\d+/(?P<secret>[A-Za-z0-9_\-]{16,})",
+    r"(?<![0-9A-Za-z])(?P<secret>\d{8,10}:AA[A-Za-z0-9_\-]{33})(?![A-Za-z0-9_\-])",  # a bot of Telegram
+    r"(?<![\w.\-])(?P<secret>[MNO][\w\-]{23,27}\.[\w\-]{6}\.[\w\-]{27,})",  # a bot of Discord
+    # hashes of passwords
+    r"(?P<secret>\$(?:1|2[aby]|5|6|y|7|apr1|argon2(?:id?|d)|scrypt)\$[^\s:\"']{20,})",
+    # files: ~/.netrc, ~/.pgpass
+    r"\blogin\s+\S+\s+(?:account\s+\S+\s+)?password\s+(?P<secret>\S+)",
+    r"(?m)^[\w.*\-]+:(?:\d{2,5}|\*):[^:\s]+:[^:\s]+:(?P<secret>\S+)$",
+    # options of programs that mean a password nowhere else
+    r"\bsshpass\s+-p\s*(?P<secret>\S+)",
+    r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"']+)",
+    r"\b(?:docker|podman|helm)\s[^\n|;]{0,100}?login\b[^\n|;]{0,200}?\s-p\s+(?P<secret>\S+)",
+    r"\bredis-cli\b[^\n|;]{0,200}?\s-a\s+(?P<secret>\S+)",
+    r"(?<![\w/])pass:(?P<secret>[^\s\"':]{4,})",
 )
 """What is a secret because of where it stands: the group `secret`."""
-_USER_AND_PASSWORD: Final = re.compile(
-    r"(?<!\S)(?:-u|--user|--proxy-user|-U)(?:\s+|=)[\"']?(?P<user>[^\s:\"'/]+):(?P<secret>[^\s\"']+)"
+_USER_AND_PASSWORD: Final = (
+    r"(?<!\S)(?:-u|--user|--proxy-user|-U)(?:\s+|=)[\"']?(?P<user>[^\s:\"'/]+):(?P<secret>[^\s\"']+)"  # noqa: S105  a pattern
 )
 _USER_OPTIONS: Final = frozenset({"-u", "--user", "--proxy-user", "-U"})
-_OPTION: Final = re.compile(
+_OPTION: Final = (
     r"(?<![\w\-])--?(?P<name>[A-Za-z][\w\-]{2,40})(?:=|\s+)(?P<secret>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'|;&]+)"
 )
-_NO_SECRET_OPTION: Final = re.compile(
-    r"(?i)(?:file|path|dir|stdin|env|name|id|url|uri|ttl|limit|type|count|length|size|expiry|prompt|tokens)$"
+_NO_SECRET_OPTION: Final = (
+    r"(?i)(?:file|path|dir|stdin|env|name|id|url|uri|ttl|limit|type|count|length|size|expiry|prompt|tokens)$"  # noqa: S105  a pattern
 )
 """Options whose names have the word of a secret and whose values are none."""
-_PROSE: Final = re.compile(
+_PROSE: Final = (
     r"(?i)(?:an?|and|arguments?|as|at|can|for|from|if|in|is|may|must|of|on|options?|or|parameter|that|the|then|this"
     r"|to|value|was|when|where|which|will|with|flag)[.,:;)]?"
 )
 """Words that follow the name of an option in a sentence."""
-_ASSIGNED: Final = re.compile(
-    r"""([A-Za-z_][A-Za-z0-9_-]{2,40})(["']?\s*[=:]\s*)("[^"\n]{1,400}"|'[^'\n]{1,400}'|["']?[^\s"',;&]{6,})"""
+_ASSIGNED: Final = (
+    r"""([A-Za-z_][A-Za-z0-9_-]{2,40})(["']?\s*[=:]\s*)"""
+    r"""("[^"\n]{1,400}"|'[^'\n]{1,400}'|["']?[^\s"',;&]{6,})"""
 )
-_VARIABLE: Final = re.compile(r"""(?<![A-Za-z0-9_\-])([A-Z][A-Z0-9_]{2,60})(=)([^\s"'`;&|$][^\s"'`;&|]*)""")
+_VARIABLE: Final = r"""(?<![A-Za-z0-9_\-])([A-Z][A-Z0-9_]{2,60})(=)([^\s"'`;&|$][^\s"'`;&|]*)"""
 """A line of an environment file: its value is a secret however short it is."""
-_NAME_ENDS: Final = re.compile(r"(?i)(?:pass|password|passwd|passphrase|pwd|secret|token|key|credentials?)$")
-_REFERENCE: Final = re.compile(r"\$[({]|\$[A-Za-z_]\w*\Z|<[\w-]+>")
+_NAME_ENDS: Final = r"(?i)(?:pass|password|passwd|passphrase|pwd|secret|token|key|credentials?)$"
+_REFERENCE: Final = r"\$[({]|\$[A-Za-z_]\w*\Z|<[\w-]+>"
 """What stands for a secret that is elsewhere: `$NAME`, `${NAME}`, `$(command)`, `<password>`."""
-_MEMBER: Final = re.compile(r'"([^"\\]{1,80})"\s*:\s*"((?:[^"\\]|\\.)*)"?')
-_LONE_KEY: Final = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
+_MEMBER: Final = r'"([^"\\]{1,80})"\s*:\s*"((?:[^"\\]|\\.)*)"?'
+_LONE_KEY: Final = r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])"
 """A secret key of AWS, which may have a slash in it."""
 _MOST_SLASHES: Final = 3
 """In 40 random characters; a path has more."""
 _MOST_DIGITS: Final = 1_000
 """Python refuses to read numbers of more than 4,300 digits."""
-_OF_NUMBERS: Final = re.compile(r"(?i)pass|secret")
+_OF_NUMBERS: Final = r"(?i)pass|secret"
 """Names whose numbers are secrets, too."""
-_WORD: Final = re.compile(rf"[A-Za-z0-9+_=\-]{{{_SHORTEST},}}")
+_WORD: Final = rf"[A-Za-z0-9+_=\-]{{{_SHORTEST},}}"
 
 
 class Redactor:
@@ -201,17 +200,17 @@ class Redactor:
     def text(self, text: str) -> str:
         """A text without the words that are, or look like, secrets."""
         text = self._count_hidden(mask(text[:MAX_TEXT]), text)
-        text = _PRIVATE_KEY.sub(lambda _: self._hide(), text)
+        text = re.sub(_PRIVATE_KEY, lambda _: self._hide(), text)
         for pattern in _BY_PLACE:
-            text = pattern.sub(self._secret_part, text)
-        text = _USER_AND_PASSWORD.sub(self._password_part, text)
-        text = _OPTION.sub(self._option_part, text)
-        text = _MEMBER.sub(self._member, text)
-        text = _ASSIGNED.sub(self._assigned, text)
-        text = _VARIABLE.sub(self._assigned, text)
-        text = _KNOWN.sub(lambda _: self._hide(), text)
-        text = _LONE_KEY.sub(lambda match: self._hide() if _is_lone_key(match[0]) else match[0], text)
-        return _WORD.sub(lambda match: self._hide() if looks_random(match[0]) else match[0], text)
+            text = re.sub(pattern, self._secret_part, text)
+        text = re.sub(_USER_AND_PASSWORD, self._password_part, text)
+        text = re.sub(_OPTION, self._option_part, text)
+        text = re.sub(_MEMBER, self._member, text)
+        text = re.sub(_ASSIGNED, self._assigned, text)
+        text = re.sub(_VARIABLE, self._assigned, text)
+        text = re.sub(_KNOWN, lambda _: self._hide(), text)
+        text = re.sub(_LONE_KEY, lambda match: self._hide() if _is_lone_key(match[0]) else match[0], text)
+        return re.sub(_WORD, lambda match: self._hide() if looks_random(match[0]) else match[0], text)
 
     def counted_text(self, text: str) -> tuple[str, int]:
         """The same, and how many values were hidden in it."""
@@ -229,15 +228,19 @@ class Redactor:
         """`PASSWORD=…` and `"token": "…"` within a text."""
         name, written = match[1], match[3]
         value = written.strip("\"'")
-        if not self._is_secret(name, _number(value)) or value.startswith(HIDDEN) or _REFERENCE.match(value):
+        if (
+            not self._is_secret(name, _number(value))
+            or value.startswith(HIDDEN)
+            or re.match(_REFERENCE, value)
+        ):
             return match[0]
-        if " " in value and _NAME_ENDS.search(name) is None:
+        if " " in value and re.search(_NAME_ENDS, name) is None:
             return match[0]  # a text about a secret, such as a label
         return f"{name}{match[2]}{written.replace(value, self._hide())}"
 
     def _secret_part(self, match: re.Match[str]) -> str:
         """A match without its group `secret`."""
-        if match["secret"].startswith(HIDDEN) or _REFERENCE.match(match["secret"]):
+        if match["secret"].startswith(HIDDEN) or re.match(_REFERENCE, match["secret"]):
             return match[0]
         start, end = match.start("secret") - match.start(), match.end("secret") - match.start()
         return match[0][:start] + self._hide() + match[0][end:]
@@ -250,13 +253,17 @@ class Redactor:
     def _option_part(self, match: re.Match[str]) -> str:
         """`--password x`, and not `--password-file x` or a sentence about the option."""
         value = match["secret"]
-        if value.startswith("-") or _PROSE.fullmatch(value) or not self._names_secret(match["name"], value):
+        if (
+            value.startswith("-")
+            or re.fullmatch(_PROSE, value)
+            or not self._names_secret(match["name"], value)
+        ):
             return match[0]
         return self._secret_part(match)
 
     def _names_secret(self, option: str, value: Any) -> bool:
         """Whether the value of an option is hidden."""
-        return _NO_SECRET_OPTION.search(option) is None and self._is_secret(option, _number(value))
+        return re.search(_NO_SECRET_OPTION, option) is None and self._is_secret(option, _number(value))
 
     def _item(self, before: Any, item: Any) -> Any:
         """An item of a list, which may be the value of the option before it, as in the words of a command."""
@@ -275,7 +282,7 @@ class Redactor:
             return True
         if isinstance(value, bool) or value in (None, "") or not is_secret_name(name):
             return False
-        return not isinstance(value, int | float) or _OF_NUMBERS.search(name) is not None
+        return not isinstance(value, int | float) or re.search(_OF_NUMBERS, name) is not None
 
     def _hide(self) -> str:
         self.hidden += 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import re
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.text.near_names import near
 from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.tool import InvalidArguments
@@ -20,7 +19,8 @@ from workspace_server.workspace import Workspace
 MOST: Final = 5
 LOOK_S: Final = 1.0
 """Longest search for files of the same name, in seconds."""
-_MAX_ENTRIES: Final = 5_000
+_NEAR: Final = 3
+"""Names in one folder that are tried: of each, the rest of the path has to be there."""
 _GLOB: Final = re.compile(r"[*?\[\]{}|\\]")
 
 
@@ -65,10 +65,9 @@ def _nearest(place: Path, parts: list[str]) -> list[Path]:
 def _close(place: Path, name: str) -> list[str]:
     try:
         with os.scandir(place) as entries:
-            names = {entry.name.lower(): entry.name for entry in islice(entries, _MAX_ENTRIES)}
+            return near(name, (entry.name for entry in entries), count=_NEAR)
     except OSError:
         return []
-    return [names[match] for match in difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)]
 
 
 def _exists(path: Path) -> bool:

@@ -11,16 +11,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_MOST = {
-    "modules_per_10000_code_lines": 91.6,
-    "modules_below_40_lines": 57,
-    "single_use_modules_below_60_lines": 14,
-    "folders": 120,
+    "modules_per_10000_code_lines": 82.4,
+    "modules_below_40_lines": 46,
+    "single_use_modules_below_60_lines": 2,
+    "folders": 110,
     "deepest_path": 6,
-    "names_without_a_noun_percent": 0.60,
+    "names_without_a_noun_percent": 0.57,
     "functions_without_an_object": 186,
-    "limits_without_a_reason": 299,
+    "limits_without_a_reason": 46,
 }
-AT_LEAST = {"comments_per_100_code_lines": 1.97}
+AT_LEAST = {"comments_per_100_code_lines": 2.04}
 """Who makes a figure better writes the new one here. The goals are in `scripts/house`."""
 
 

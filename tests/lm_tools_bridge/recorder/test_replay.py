@@ -16,7 +16,7 @@ import pytest
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets"), pytest.mark.processes]
-PROGRAM = Path(__file__).parents[3] / "support" / "servers" / "sdk_servers" / "forecast_server.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "servers" / "sdk_servers" / "forecast_server.py"
 CALLS = (
     ("cities", {}),
     ("forecast", {"city": "Oslo"}),

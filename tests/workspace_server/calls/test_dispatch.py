@@ -177,7 +177,7 @@ async def test_a_search_names_the_servers_that_are_still_starting(
         nowhere = await served.caller.call(name, {"query": "snail"})
         waits.append(virtual_time.passed - waits[0])
         assert waits == pytest.approx(
-            [FIRST_WAIT_S + SEARCH_WAIT_S, SEARCH_WAIT_S + EMPTY_SEARCH_WAIT_S], abs=0.1
+            [FIRST_WAIT_S + SEARCH_WAIT_S, SEARCH_WAIT_S + EMPTY_SEARCH_WAIT_S], abs=10 * LOOK_S
         )
         for result in (here, nowhere):
             assert result["structuredContent"]["starting"] == ["slow"]
@@ -205,7 +205,7 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused(virtual_time: V
         assert error["reason"] == "call_timed_out"
         assert error["nextStep"] == "ask for less in one call, or raise timeout_s of x in /w/workspace.toml"
         assert source.cancelled.is_set()
-        assert 60 <= virtual_time.passed < 61
+        assert virtual_time.passed == pytest.approx(60, abs=1)
 
 
 async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() -> None:

@@ -19,6 +19,7 @@ def make_servers(
     dependencies: Dependencies,
     trusts: Trusts,
     entries: tuple[LanguageServerEntry, ...] = (),
+    python_environment: str = "",
 ) -> ServerPool:
     """The language servers of a workspace with these folders, absolute and link-free.
 
@@ -27,10 +28,20 @@ def make_servers(
         dependencies: the workspace's world.
         trusts: what of the project may run.
         entries: what the configuration says of single kinds.
+        python_environment: what it says of the environment of Python; empty for nothing.
     """
     watch = TreeWatch(folders)
     follow = sync_by(watch)
     root = Path(dependencies.root)
-    kinds = AvailableKinds(folders, KindChoices(lambda: dependencies.search_path, root, trusts, entries))
+    environment = root / python_environment if python_environment else None
+    choices = KindChoices(
+        lambda: dependencies.search_path,
+        root,
+        trusts,
+        entries,
+        lambda: dependencies.variables,
+        environment,
+    )
+    kinds = AvailableKinds(folders, choices)
     context = PoolContext(tuple(folders), dependencies.server_environment, dependencies.version)
     return ServerPool(kinds, context, lambda name: ServerSupervisor(name, follow), watch)

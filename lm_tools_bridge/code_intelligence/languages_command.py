@@ -111,7 +111,15 @@ def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bo
     search = shell.get("PATH", "")
     configuration = ConfigurationLoader(folder, folders.config_dir, variables).current()
     settings: CodeSettings = configuration.features["code_intelligence"]
-    kinds = available_kinds(folder, settings.entries, search, _verdicts(folders, folder))
+    known_variables = {**shell, **variables}
+    kinds = available_kinds(
+        folder,
+        settings.entries,
+        search,
+        _verdicts(folders, folder),
+        variables=lambda: known_variables,
+        python_environment=settings.python_environment,
+    )
     rows = list(_rows(kinds)) if settings.enabled else []
     outside = path_outside(search, (folder,))  # e.g. `node`, which runs many of them
     environ = environment.inherited_by_server(variables, outside, str(folder))
@@ -119,7 +127,17 @@ def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bo
         versions = threads.map(lambda row: None if no_versions else _version(row, environ), rows)
         described = list(zip(rows, _languages(kinds, rows), versions, strict=True))
         servers = [_as_json(row, served, version) for row, served, version in described]
-    print_json({"root": str(folder), "enabled": settings.enabled, "servers": servers})
+    has_python = any("python" in served for _, served, _ in described)
+    members = {"pythonEnvironment": _environment_members(kinds)} if has_python else {}
+    print_json({"root": str(folder), "enabled": settings.enabled, "servers": servers, **members})
+
+
+def _environment_members(kinds: AvailableKinds) -> dict[str, str] | None:
+    """The environment that servers for Python are given, and who names it; None if there is none."""
+    environment_of_python = kinds.python_environment()
+    if environment_of_python is None:
+        return None
+    return {"path": str(environment_of_python.path), "namedBy": environment_of_python.origin}
 
 
 def _verdicts(folders: UserFolders, root: Path) -> Any:

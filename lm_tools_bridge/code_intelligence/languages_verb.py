@@ -59,6 +59,9 @@ def languages(ctx: click.Context, as_json: bool) -> None:
         say("No file of this project is in a language that a known language server reads.")
     else:
         say(Table(_COLUMNS, [row_of(server) for server in servers]))
+        environment = answer.get("pythonEnvironment")
+        if isinstance(environment, Mapping):
+            say(f"Environment of Python: {environment.get('path')} ({environment.get('namedBy')})")
 
 
 def _running(root: str) -> Iterator[Mapping[str, Any]]:

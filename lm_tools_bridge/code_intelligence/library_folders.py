@@ -96,7 +96,10 @@ class LanguageFiles:
         commands = (
             command[0] for kind in self._servers.known_kinds() for command in kind.commands if command
         )
-        return FileGate(self._folders, library_folders(environ, {*_PROGRAMS, *commands}, self._folders))
+        reads = (folder for kind in self._servers.known_kinds() for folder in kind.reads)
+        real = (Path(os.path.realpath(folder)) for folder in reads)
+        libraries = library_folders(environ, {*_PROGRAMS, *commands}, self._folders)
+        return FileGate(self._folders, (*libraries, *real))
 
 
 def library_folders(

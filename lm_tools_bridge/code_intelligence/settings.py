@@ -22,6 +22,7 @@ TRUST_PREFIX: Final = "language-server:"
 """The beginning of the keys of language servers, whose items `kinds/candidates.py` creates."""
 TABLE_KEYS: Final = frozenset(
     {"language_servers.enabled", "language_servers.warm", "language_servers.compare_words"}
+    | {"language_servers.python_environment"}
 )
 """What the table `[language_servers]` itself may say."""
 
@@ -80,12 +81,15 @@ class LanguageServerTable:
 
     Only the user's file can say whether they start with the workspace server (`warm`), and whether their
     answers are compared with the words in the project (`compare_words`).
+    `python_environment`: the folder of an environment of Python, relative to the project or absolute; empty
+    for none. One that the project names lies in the project.
     """
 
     enabled: bool | None = None
     warm: bool = False
     compare_words: bool = True
     entries: tuple[LanguageServerEntry, ...] = ()
+    python_environment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class CodeSettings:
         compare_words: whether answers are compared with the words in the project's files.
         entries: what the files say of single kinds of them; of a kind at most one a file.
         clangd: settings of the tools `lm_clangd_*`.
+        python_environment: as `LanguageServerTable.python_environment`.
     """
 
     enabled: bool = True
@@ -105,3 +110,4 @@ class CodeSettings:
     compare_words: bool = True
     entries: tuple[LanguageServerEntry, ...] = ()
     clangd: ClangdSettings = ClangdSettings()
+    python_environment: str = ""

@@ -1,6 +1,6 @@
 """Reads the table `[language_servers]` of a `workspace.toml`: whether there are any, and single kinds. Pure.
 
-[language_servers]         enabled, warm and compare_words (user only)
+[language_servers]         enabled, python_environment, warm and compare_words (user only)
 [language_servers.NAME]    enabled, command, languages, options, settings, env, memory_limit_mib, idle_s,
                            runs_nothing_of_the_project (user only)
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.settings import TABLE_KEYS, LanguageServerEntry, LanguageServerTable
@@ -48,6 +49,7 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
     )
     warm = _users_flag("warm", False, fields, context)
     compare_words = _users_flag("compare_words", True, fields, context)
+    environment = _python_environment(fields, context)
     tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     unknown = [f"language_servers.{key}" for key in fields.left if key not in tables]
     entries.warn_unknown_keys(unknown, context, known=TABLE_KEYS)
@@ -55,9 +57,8 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
         message = f"more than {MAX_ENTRIES} language servers; those after them are ignored"
         context.notes.warn("CONFIG_INVALID_VALUE", message)
     servers = [_entry(name, tables[name], context) for name in list(tables)[:MAX_ENTRIES]]
-    return LanguageServerTable(
-        enabled, warm, compare_words, tuple(entry for entry in servers if entry is not None)
-    )
+    valid_entries = tuple(entry for entry in servers if entry is not None)
+    return LanguageServerTable(enabled, warm, compare_words, valid_entries, environment)
 
 
 def _users_flag(key: str, default: bool, fields: Fields, context: EntryContext) -> bool:
@@ -69,6 +70,22 @@ def _users_flag(key: str, default: bool, fields: Fields, context: EntryContext) 
     except ConfigValueError as reason:
         context.notes.warn("CONFIG_INVALID_VALUE", f"language_servers: {reason}; it is ignored", key=key)
         return default
+
+
+def _python_environment(fields: Fields, context: EntryContext) -> str:
+    """The folder that is named; one outside of the project only if the user names it."""
+    try:
+        text = fields.text("python_environment")
+        path = context.variables.expand_path(text, variables.TOML)
+    except (ConfigValueError, UnresolvedPlaceholderError) as reason:
+        context.notes.warn("CONFIG_INVALID_VALUE", f"language_servers: {reason}; it is ignored")
+        return ""
+    is_inside = not path.startswith(("/", "~")) and ".." not in PurePath(path).parts
+    if path and context.origin.scope == "workspace" and not is_inside:
+        message = "language_servers: a workspace can name an environment inside of it only; it is ignored"
+        context.notes.warn("CONFIG_INVALID_VALUE", message, key="python_environment")
+        return ""
+    return path
 
 
 def _entry(name: str, values: Mapping[str, Any], context: EntryContext) -> LanguageServerEntry | None:

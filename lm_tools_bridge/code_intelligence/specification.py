@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+from lm_tools_bridge.code_intelligence.checked_files import CheckedFiles
 
 Role = Literal["symbols", "diagnostics"]
 ReadySignal = Literal[
@@ -83,6 +86,10 @@ class ServerSpecification:
         doubt: what its answers may lack in this project, in a sentence; they are `partial` for this reason.
         limits: what its answers always lack, in a sentence; they are `partial` at best for this reason.
         diagnostic_limits: the same of its diagnostics only.
+        reads: folders elsewhere that hold libraries of this project.
+        checked_files: the files that its command line would report about; None for all.
+        needs_named_files: whether its configuration keeps files from it unless they are open.
+        unknown_modules: libraries that it cannot find, so that it says nothing about imports of them.
     """
 
     name: str
@@ -118,3 +125,17 @@ class ServerSpecification:
     doubt: str = ""
     limits: str = ""
     diagnostic_limits: str = ""
+    reads: tuple[Path, ...] = ()
+    checked_files: CheckedFiles | None = None
+    needs_named_files: bool = False
+    unknown_modules: frozenset[str] = frozenset()
+
+
+def merged_deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both tables, and those in them; where both have a value, that of `over`."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = merged_deep(old, value) if both and old is not None else value
+    return merged

@@ -159,6 +159,7 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
             user.compare_words,
             (*user.entries, *ours.entries),
             ClangdSettings(**clangd),
+            ours.python_environment or user.python_environment,
         )
 
     def sources(
@@ -168,7 +169,7 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
         if not settings.enabled:
             return
         # servers start and stop with trust, not a minute later
-        spec = (settings.entries, settings.warm, settings.compare_words, trusted)
+        spec = (settings.entries, settings.warm, settings.compare_words, settings.python_environment, trusted)
         yield SourceSpec("language_servers", spec, partial(_make_source, settings, world))
         if settings.clangd.enabled:
             make = partial(_make_clangd, settings.clangd, world)
@@ -205,7 +206,9 @@ def _make_source(settings: CodeSettings, world: SourceWorld) -> Source:
     def make() -> LanguageServers:
         from lm_tools_bridge.code_intelligence.assembly import make_servers
 
-        return make_servers(folders, dependencies, world.trusts, settings.entries)
+        return make_servers(
+            folders, dependencies, world.trusts, settings.entries, settings.python_environment
+        )
 
     async def editor_problems(paths: Sequence[Path] | None) -> Problems | None:
         """What the editor shows of these files, or of the project; None without an editor."""

@@ -54,7 +54,9 @@ async def test_a_compilation_database_counts_as_soon_as_it_is_there(installed: P
 async def test_a_library_counts_as_soon_as_it_is_installed(installed: Path, tmp_path: Path) -> None:
     files = {"pyproject.toml": "[project]\nname = 'x'\nversion = '0'\n", "user.py": "import lateness\n"}
     async with project_with_servers(installed, tmp_path, files) as used, mcp.Client(used.url) as client:
-        assert await errors(client, "user.py") == (1, "fresh")
+        assert await errors(client, "user.py") == (0, "partial")
+        (used.root / "user.py").write_text("import lateness\nlateness.absent\n")
+        assert await errors(client, "user.py") == (0, "partial")
         environment = used.root / ".venv"
         packages = environment / "lib/python3.12/site-packages"
         packages.mkdir(parents=True)
@@ -62,7 +64,7 @@ async def test_a_library_counts_as_soon_as_it_is_installed(installed: Path, tmp_
         (environment / "bin/python").symlink_to("/usr/bin/python3")
         (environment / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12\n")
         (packages / "lateness.py").write_text("")
-        assert await errors(client, "user.py") == (0, "fresh")
+        assert await errors(client, "user.py") == (1, "fresh")
 
 
 async def test_scripts_without_configuration_are_all_asked(

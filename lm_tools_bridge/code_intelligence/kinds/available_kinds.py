@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate, CandidateFinder
+from lm_tools_bridge.code_intelligence.kinds.checkers import MYPY
 from lm_tools_bridge.code_intelligence.kinds.configured import ConfiguredKind, Setup, configured_kinds
 from lm_tools_bridge.code_intelligence.kinds.programs import Program
 from lm_tools_bridge.code_intelligence.kinds.project_languages import Project, ProjectLanguages
@@ -21,6 +22,15 @@ from lm_tools_bridge.code_intelligence.kinds.table import (
     groups,
 )
 from lm_tools_bridge.code_intelligence.outline.grammars import installed
+from lm_tools_bridge.code_intelligence.python_projects.environments import (
+    EnvironmentFinder,
+    PythonEnvironment,
+)
+from lm_tools_bridge.code_intelligence.python_projects.setup import (
+    PythonSetup,
+    libraries_for_mypy,
+    variables_with,
+)
 from lm_tools_bridge.code_intelligence.server import RunnableProgram, Unavailable
 from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
@@ -49,12 +59,17 @@ class KindChoices:
         root: the workspace, for the command that trusts it.
         trusts: tells what of the project's own, and of what runs its code, may run.
         entries: what the configuration says of single kinds.
+        variables: returns those of the user's shell, as far as they are known; None where no server
+            starts, so that nobody needs the environment of Python.
+        python_environment: what the configuration says of it, absolute.
     """
 
     search_path: Callable[[], str]
     root: Path
     trusts: Trusts = trusts_nothing
     entries: tuple[LanguageServerEntry, ...] = ()
+    variables: Callable[[], Mapping[str, str]] | None = None
+    python_environment: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +96,13 @@ class AvailableKinds:
         self._languages = ProjectLanguages(folders, everything)
         self._named = frozenset(entry.name for entry in choices.entries if entry.enabled)
         self._folders = tuple(folders)
+        finder = EnvironmentFinder(folders, choices.variables or dict, choices.python_environment)
+        self._python = PythonSetup(folders, finder, is_needed=choices.variables is not None)
         self._local: tuple[Project, str] | None = None  # what was known when all disks were local ones
 
     def is_quick(self) -> bool:
         """As `Kinds.is_quick`: the project was looked at, and no place to look at can hang."""
-        if self._local is None or not self._languages.is_current:
+        if self._local is None or not (self._languages.is_current and self._python.is_current):
             return False
         return self._local == (self._languages.current(), self._choices.search_path())
 
@@ -117,7 +134,17 @@ class AvailableKinds:
     def find(self, specification: ServerSpecification) -> RunnableProgram | Unavailable:
         """As `Kinds.find`."""
         candidate = self.locate(specification)
-        return candidate.runnable if isinstance(candidate, Candidate) else candidate
+        if not isinstance(candidate, Candidate):
+            return candidate
+        program = candidate.runnable
+        if ".py" not in specification.languages or program.is_fenced:
+            return program
+        environment = self._python.environment()
+        variables = variables_with(environment, self._choices.search_path())
+        if specification.name == MYPY.name:
+            argv = (*program.argv, *libraries_for_mypy(environment, candidate.program.path, self._folders[0]))
+            program = replace(program, argv=argv)
+        return replace(program, env={**variables, **program.env})
 
     def locate(self, specification: ServerSpecification) -> Candidate | Unavailable:
         """As `find`, with where the program is."""
@@ -139,6 +166,10 @@ class AvailableKinds:
         """The ids of those of its languages that the project has."""
         names = self._languages.current().names
         return sorted({language for name, language in specification.languages.items() if name in names})
+
+    def python_environment(self) -> PythonEnvironment | None:
+        """The environment that servers for Python are given."""
+        return self._python.environment()
 
     def items(self) -> Sequence[TrustItem]:
         """What the user can trust: the best way to run each kind that the project needs.
@@ -185,7 +216,7 @@ class AvailableKinds:
         return first
 
     def _current(self) -> Mapping[str, ServerSpecification]:
-        kinds = {name: self._specification(kind) for name, kind in self._kinds.items()}
+        kinds = {name: self._python.apply_to(self._specification(kind)) for name, kind in self._kinds.items()}
         typescript = self._languages.current().typescript
         if typescript is not None and (doubt := typescript.doubt()):
             kinds[TYPESCRIPT.name] = replace(kinds[TYPESCRIPT.name], doubt=doubt)
@@ -256,8 +287,15 @@ _RELEVANT: Final = _relevant(configured_kinds(KINDS, ()).values())
 
 
 def available_kinds(
-    root: Path, entries: tuple[LanguageServerEntry, ...], search: str, trusts: Trusts = trusts_nothing
+    root: Path,
+    entries: tuple[LanguageServerEntry, ...],
+    search: str,
+    trusts: Trusts = trusts_nothing,
+    *,
+    variables: Callable[[], Mapping[str, str]] | None = None,
+    python_environment: str = "",
 ) -> AvailableKinds:
     """The kinds of language servers as the workspace server sees them, with this PATH."""
-    choices = KindChoices(lambda: search, root, trusts, entries)
+    environment = root / python_environment if python_environment else None
+    choices = KindChoices(lambda: search, root, trusts, entries, variables, environment)
     return AvailableKinds([folder.path for folder in Workspace.of(root).folders], choices)

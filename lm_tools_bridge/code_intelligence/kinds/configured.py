@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lm_tools_bridge.code_intelligence.settings import LanguageServerEntry
-from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.specification import ServerSpecification, merged_deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,8 @@ def _changed(
         kind,
         commands=(entry.command,) if entry.command else kind.commands,
         languages=entry.languages or kind.languages,
-        options=_deep(kind.options, entry.options),
-        settings=_deep(kind.settings, entry.settings),
+        options=merged_deep(kind.options, entry.options),
+        settings=merged_deep(kind.settings, entry.settings),
         runs_nothing_of_the_project=_claim(kind, entry),
     )
 
@@ -116,12 +115,3 @@ def _merged(own: LanguageServerEntry, user: LanguageServerEntry) -> LanguageServ
         memory_limit_bytes=user.memory_limit_bytes or own.memory_limit_bytes,
         idle_s=user.idle_s or own.idle_s,
     )
-
-
-def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _deep(old, value) if both and old is not None else value
-    return merged

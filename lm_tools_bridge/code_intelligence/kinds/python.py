@@ -15,7 +15,8 @@ _LIBRARIES: Final = tuple(
 )
 _INTERPRETER: Final = "the Python of its virtual environment"
 """They run the `.venv/bin/python` of the project, to ask it for its paths. ty and ruff do not."""
-_WHOLE_PROJECT: Final[dict[str, Any]] = {"analysis": {"diagnosticMode": "workspace"}}
+_WHOLE_PROJECT: Final[dict[str, Any]] = {"analysis": {"diagnosticMode": "workspace", "autoSearchPaths": True}}
+"""As the command line: it checks the whole project, and finds packages below `src`."""
 
 TY: Final = ServerSpecification(
     name="ty",
@@ -54,8 +55,8 @@ PYRIGHT: Final = ServerSpecification(
     ready="log-message",
     ready_title="Found ",
     grace_s=1.0,
-    # it starts `python3` there; the shims of version managers look at the folder that they are started in
-    project_code="the Python that toolchain files such as .python-version choose in its folder",
+    # without an environment it starts `python3` there; shims of version managers look at that folder
+    project_code="the Python of its environment, or the one that files such as .python-version choose",
     install="npm install --global pyright",
 )
 PYREFLY: Final = ServerSpecification(

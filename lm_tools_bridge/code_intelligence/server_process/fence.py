@@ -111,7 +111,11 @@ class Fence:
         temporary, command = self._temporary.path, launch.command
         env = {**command.env, "PATH": path_outside(command.env.get("PATH", ""), launch.folders)}
         limits = Confinement(
-            read_only=(*launch.folders, *needed_files(env, command.argv, launch.specification.name)),
+            read_only=(
+                *launch.folders,
+                *launch.specification.reads,
+                *needed_files(env, command.argv, launch.specification.name),
+            ),
             unread=private_files(env),
             caches=(Path(os.path.realpath(temporary)), *_caches(launch)),
             unexecuted=launch.folders,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.python_projects.libraries import without_unresolved
 from lm_tools_bridge.code_intelligence.server import (
     DiagnosticsAnswer,
     PositionEncoding,
@@ -131,6 +132,8 @@ class Checker:
         files = () if self._known is None else self._known.result.files
         chosen_paths = None if paths is None else frozenset(paths)
         chosen_files = [file for file in files if chosen_paths is None or file.path in chosen_paths]
+        if unknown := self.specification.unknown_modules:
+            chosen_files = without_unresolved(chosen_files, unknown)
         return DiagnosticsAnswer(chosen_files, freshness)
 
     def freshness(self) -> Freshness:
@@ -142,6 +145,8 @@ class Checker:
         if not self._is_current:
             return Freshness(self._name, "stale", _OLD)
         freshness = self._known.result.freshness
+        if freshness.state == "fresh" and (gap := self.specification.doubt):
+            return Freshness(self._name, "partial", gap)
         if freshness.state == "fresh" and self._is_cut:
             reason = "the project has more files than are looked at; changes of the others are not noticed"
             return Freshness(self._name, "partial", reason)

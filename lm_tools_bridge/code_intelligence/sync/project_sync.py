@@ -14,6 +14,7 @@ from lm_tools_bridge.code_intelligence.diagnostics.publications import Publicati
 from lm_tools_bridge.code_intelligence.freshness import Freshness, worst
 from lm_tools_bridge.code_intelligence.library_folders import InstalledLibraries
 from lm_tools_bridge.code_intelligence.peer import MakeSync, Peer
+from lm_tools_bridge.code_intelligence.python_projects.libraries import without_unresolved
 from lm_tools_bridge.code_intelligence.server import DiagnosticsAnswer, ReportProgress
 from lm_tools_bridge.code_intelligence.sync.change_notice import (
     REREAD_S,
@@ -138,7 +139,11 @@ class FollowedProject:
     async def diagnostics(self, paths: Sequence[Path] | None, wait_s: float) -> DiagnosticsAnswer:
         """As `LanguageServer.diagnostics`."""
         answer = await self._diagnostics(paths, wait_s)
-        limits = self._peer.specification.diagnostic_limits
+        kind = self._peer.specification
+        if kind.unknown_modules:
+            files = without_unresolved(answer.files, kind.unknown_modules)
+            answer = DiagnosticsAnswer(files, answer.freshness)
+        limits = kind.diagnostic_limits
         if limits and answer.freshness.state == "fresh":
             return DiagnosticsAnswer(answer.files, Freshness(self._name, "partial", limits))
         return answer
@@ -149,7 +154,9 @@ class FollowedProject:
         if paths is None:
             await self.ready(deadline - self._loop.time())
             answer = await self._project.of_project(deadline)
-            return DiagnosticsAnswer(answer.files, self._limited(answer.freshness, self.freshness()))
+            checked = self._peer.specification.checked_files
+            files = [file for file in answer.files if checked is None or checked.has(file.path)]
+            return DiagnosticsAnswer(files, self._limited(answer.freshness, self.freshness()))
         stale = self._stale()
         answer = await self._project.of_files(paths, deadline)
         freshness = self._limited(answer.freshness, stale, self._stale())

@@ -38,6 +38,8 @@ async def files_of(
     """The first files of a kind's languages, without those of installed libraries."""
     files = await find_files(workspace, where(kind), MAX_LISTED, searches.settings())
     own = await asyncio.to_thread(without_libraries, workspace, files.items)
+    checked = kind.checked_files
+    own = [path for path in own if checked is None or checked.has(path)]
     return ProjectFiles(tuple(own[:limit]), files.capped or len(own) > limit)
 
 

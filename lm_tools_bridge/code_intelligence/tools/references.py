@@ -42,7 +42,7 @@ T = TypeVar("T")
 async def ask(workplace: Workplace, target: Target, work: Work[T], waiting: Waiting) -> Part[T]:
     """As `asking.ask`, of the target's server, once it knows the files with the target's name."""
     kind = target.server.specification
-    if not target.name or not (kind.joins_open_files or kind.project_files):
+    if not target.name or not (kind.joins_open_files or kind.project_files or kind.needs_named_files):
         return await asking.ask(target.server, work, waiting)
     lack = ""
 

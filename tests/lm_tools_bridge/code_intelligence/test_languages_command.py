@@ -114,3 +114,16 @@ def test_a_server_of_another_typescript_is_told_with_what_it_may_lack(home: Home
     row = server(home, "typescript")
     assert row["state"] == "installed"
     assert "the project asks for TypeScript ~5.6, and this is TypeScript 7" in row["reason"]
+
+
+def test_the_environment_of_python_is_told_or_that_there_is_none(home: Home) -> None:
+    home.write("a.py", "import click\n")
+    home.program("ty")
+    assert home.json("languages", home.root)["pythonEnvironment"] is None
+    reason = server(home, "ty")["reason"]
+    assert reason.startswith("no environment: imports of libraries are not checked (click)")
+    home.write(".venv/pyvenv.cfg", "home = /usr/bin\n")
+    (home.root / ".venv/lib/python3.12/site-packages").mkdir(parents=True)
+    answer = home.json("languages", home.root)
+    assert answer["pythonEnvironment"] == {"path": f"{home.root}/.venv", "namedBy": ".venv"}
+    assert server(home, "ty")["reason"] is None

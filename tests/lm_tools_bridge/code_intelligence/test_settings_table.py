@@ -181,3 +181,18 @@ def test_language_servers_follow_the_built_in_tools_unless_a_file_says_otherwise
     home.workspace(workspace)
     assert home.current().features["code_intelligence"].enabled is there
     assert home.codes() == codes
+
+
+def test_an_environment_of_python_is_named_by_either_file(home: ConfigHome) -> None:
+    home.user('[language_servers]\npython_environment = "/opt/envs/all"\n')
+    assert home.current().features["code_intelligence"].python_environment == "/opt/envs/all"
+    home.workspace('[language_servers]\npython_environment = "tools/env"\n')
+    assert home.current().features["code_intelligence"].python_environment == "tools/env"
+    assert home.codes() == []
+
+
+@pytest.mark.parametrize("path", ["/opt/env", "../env", "a/../../env", "~/env"])
+def test_a_project_names_no_environment_elsewhere(home: ConfigHome, path: str) -> None:
+    home.workspace(f'[language_servers]\npython_environment = "{path}"\n')
+    assert home.current().features["code_intelligence"].python_environment == ""
+    assert "inside of it only" in message(home)

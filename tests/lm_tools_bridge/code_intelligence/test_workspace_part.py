@@ -46,6 +46,7 @@ def test_the_source_loads_nothing_that_runs_servers(tmp_path: Path) -> None:
         "server",
         "freshness",
         "specification",
+        "checked_files",
         "tools",
         "settings",
         "workspace_part",

@@ -43,8 +43,8 @@ async def own_places(target: Target, server: LanguageServer, texts: Texts) -> fr
         by_word = await asyncio.to_thread(_declared_by_word, places, texts)
         places = by_word if own is not None or by_word else places[:1]
     declared = [*alike, *places] if own is None else [own, *alike, *places]
-    named = [(alias, *place[1:]) for place in declared for alias in server.aliases(place[0])]
-    return frozenset([*declared, *named])
+    aliased = [(alias, *place[1:]) for place in declared for alias in server.aliases(place[0])]
+    return frozenset([*declared, *aliased])
 
 
 def without(locations: Sequence[Location], own: frozenset[PlaceKey]) -> list[Location]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -356,3 +357,11 @@ async def test_of_a_server_that_reads_late_all_changed_files_are_opened(tmp_path
     assert sorted(opened) == ["created", "new text"]
     assert sorted(followed.peer.events()) == [("a.py", 2), ("b.py", 1)]
     await followed.sync.close()
+
+
+async def test_what_the_setup_of_a_project_lacks_is_told_with_each_answer(tmp_path: Path) -> None:
+    gap = "no environment: imports of libraries are not checked (click)"
+    kind = replace(PYTHON, doubt=gap, unknown_modules=frozenset({"click"}))
+    async with following(tmp_path, kind) as followed:
+        state = followed.sync.freshness()
+        assert (state.state, state.reason) == ("partial", gap)

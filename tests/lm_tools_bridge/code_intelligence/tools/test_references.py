@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
-from lm_tools_bridge.code_intelligence.tools import references
+from lm_tools_bridge.code_intelligence.tools import known_files, references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
 from support.projects.file_tree import write_tree
@@ -174,6 +174,27 @@ async def test_files_that_the_compilation_database_lacks_are_read_and_told(tmp_p
     assert freshness["state"] == "partial"
     assert "compile_commands.json lacks files with the name: proj/tests/b.c;" in freshness["reason"]
     assert root / "tests/other.c" not in server.opened
+
+
+@pytest.mark.parametrize("count", [1, known_files.MAX_GIVEN + 1])
+async def test_a_server_whose_configuration_leaves_files_out_is_given_those_with_the_name(
+    root: Path, count: int
+) -> None:
+    """As Pyright with `include`: it finds uses in what it was told, and in open files."""
+    write_tree(root, {f"users/{number}.py": "from a import old\n" for number in range(count)})
+    server = python_server(root, needs_named_files=True)
+    whole = server.answers["textDocument/references"]
+    server.answers["textDocument/references"] = lambda params: [
+        use for use in whole(params) if to_path(use["uri"], Path) in server.opened
+    ]
+    answer = await references.call("lm_references", workplace_of(root, server), {"symbol": "old"}, CONTEXT)
+    assert answer.structured is not None
+    state = answer.structured["freshness"][0]
+    if count == 1:
+        assert (answer.structured["total"], state["state"]) == (3, "fresh")
+    else:
+        assert state["state"] == "partial"
+        assert "3 more files with the name" in state["reason"]
 
 
 async def test_uses_by_another_name_of_the_file_are_found_and_keep_it_from_a_rename(root: Path) -> None:

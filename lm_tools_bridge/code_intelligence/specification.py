@@ -86,6 +86,8 @@ class ServerSpecification:
         doubt: what its answers may lack in this project, in a sentence; they are `partial` for this reason.
         limits: what its answers always lack, in a sentence; they are `partial` at best for this reason.
         diagnostic_limits: the same of its diagnostics only.
+        misreads_encodings: whether it shifts columns, or loses uses, in a file with a byte order mark or in
+            another encoding than UTF-8, unless the file is open.
         reads: folders elsewhere that hold libraries of this project.
         checked_files: the files that its command line would report about; None for all.
         needs_named_files: whether its configuration keeps files from it unless they are open.
@@ -125,6 +127,7 @@ class ServerSpecification:
     doubt: str = ""
     limits: str = ""
     diagnostic_limits: str = ""
+    misreads_encodings: bool = False
     reads: tuple[Path, ...] = ()
     checked_files: CheckedFiles | None = None
     needs_named_files: bool = False

@@ -84,7 +84,7 @@ class DiagnosticsOfFiles:
             items, freshness = await self._pulled(document, deadline)
         else:
             items, freshness = await self._pushed(document, deadline)
-        if freshness.state == "fresh" and document.disk.encoding != "utf-8":
+        if freshness.state == "fresh" and not document.disk.encoding:
             reason = f"{document.path.name} is not UTF-8; it was read as Latin-1"
             freshness = Freshness(self._name, "fresh", reason)
         return FileDiagnostics(document.path, document.lines, items), freshness

@@ -25,8 +25,11 @@ _IMPORT: Final = re.compile(
     ),
     re.M,
 )
-_OF_CHECKERS: Final = frozenset({"__future__", "_typeshed"})
-"""Modules that type checkers bring."""
+_NO_LIBRARIES: Final = frozenset(
+    {"__future__", "_typeshed", "annotationlib", "asynchat", "asyncore", "compression", "distutils", "imp"}
+    | {"smtpd"}
+)
+"""Modules that type checkers bring, or that other versions of Python have."""
 _CODES: Final = frozenset(
     {"import-not-found", "unresolved-import", "reportMissingImports", "reportMissingModuleSource"}
     | {"missing-import", "import-untyped"}
@@ -45,7 +48,7 @@ def imported_libraries(files: Sequence[Path], root: Path) -> frozenset[str]:
     inside = (file.relative_to(root) if file.is_relative_to(root) else Path(file.name) for file in files)
     own = {part.partition(".")[0] for file in inside for part in file.parts}
     imports = {name for file in files[:MAX_FILES] for name in _imports(file)}
-    return frozenset(imports - own - sys.stdlib_module_names - _OF_CHECKERS)
+    return frozenset(imports - own - sys.stdlib_module_names - _NO_LIBRARIES)
 
 
 def _imports(file: Path) -> Iterable[str]:

@@ -24,6 +24,7 @@ from lm_tools_bridge.code_intelligence.sync.change_notice import (
 )
 from lm_tools_bridge.code_intelligence.sync.project_definition import ProjectDefinition
 from lm_tools_bridge.code_intelligence.sync.readiness import Readiness
+from lm_tools_bridge.code_intelligence.sync.unusual_texts import UnusualTexts
 from lm_tools_bridge.code_intelligence.tree.documents import Document, OpenDocuments, is_source
 from lm_tools_bridge.code_intelligence.tree.relevant_files import relevance_of, relevance_of_watchers
 from lm_tools_bridge.code_intelligence.tree.tree_changes import Changes, Snapshot
@@ -54,6 +55,7 @@ class FollowedProject:
         self._readiness = Readiness(peer.specification, self._loop.time())
         self._definition = ProjectDefinition(peer.specification, peer.folders)
         self._libraries = InstalledLibraries(peer.specification, peer.folders, self._loop.time())
+        self._unusual = UnusualTexts(peer, self._documents)
         self._notice = self._make_notice()
         self._files = DiagnosticsOfFiles(peer, self._documents, self._publications)
         self._project = DiagnosticsOfProject(peer, self._documents, self._publications, self._files)
@@ -105,6 +107,7 @@ class FollowedProject:
             await self._libraries.look(self._loop.time())
         if not self._is_told():
             await self._telling.get()
+        await self._unusual.keep_open()
 
     async def open(self, path: Path) -> Sequence[str]:
         """As `LanguageServer.open`."""
@@ -177,7 +180,8 @@ class FollowedProject:
         limits = self._peer.specification.limits
         if limiting.state in {"fresh", "partial"} and (broken := self._definition.broken):
             return Freshness(self._name, "partial", broken)
-        if limiting.state == "fresh" and (lack := limits or self._peer.specification.doubt):
+        lack = limits or self._peer.specification.doubt or self._unusual.left_out()
+        if limiting.state == "fresh" and lack:
             return Freshness(self._name, "partial", lack)
         if limiting.state == "fresh" and self._snapshot is not None and self._snapshot.is_cut:
             reason = "the project has more files than are looked at; changes of the others are not noticed"
@@ -210,6 +214,7 @@ class FollowedProject:
         with suppress(OSError):
             look = await self._watcher.look()
             await self._definition.look(look.snapshot, None)
+            await self._unusual.look(look.snapshot, None)
             self._take(look)
 
     def _take(self, look: Look) -> None:
@@ -249,6 +254,7 @@ class FollowedProject:
         if changes:
             self._definition.refuse_new(changes)
             await self._definition.look(look.snapshot, changes)
+            await self._unusual.look(look.snapshot, changes)
             await self._tell_of(changes)
         self._take(look)
         await self._notice.caught_up(self._take_in_s)

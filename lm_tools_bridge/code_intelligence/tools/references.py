@@ -23,6 +23,7 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     place_at,
     really_at,
 )
+from lm_tools_bridge.code_intelligence.tools.symbols.stubs import with_other_declaration
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target, positions_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
@@ -48,7 +49,7 @@ async def ask(workplace: Workplace, target: Target, work: Work[T], waiting: Wait
 
     async def work_with_files(server: LanguageServer) -> T:
         nonlocal lack
-        if kind.joins_open_files:
+        if kind.joins_open_files or kind.needs_named_files:
             lack = await give_files_with(workplace, server, target.name, target.path)
         else:
             lack = await give_guessed_files(workplace, server, target.name, waiting.seconds)
@@ -87,6 +88,8 @@ async def call(
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
     target = await find_target(workplace, arguments, method, waiting, texts)
     is_about_uses = name == "lm_references"
+    if is_about_uses:
+        target = await with_other_declaration(workplace, target, texts)
     more: dict[str, Any] = {"context": {"includeDeclaration": True}} if is_about_uses else {}
     positions = [{**params, **more} for params in await positions_of(workplace, target)]
     leaves_out_own = is_about_uses and not arguments.get("includeDeclaration", False)

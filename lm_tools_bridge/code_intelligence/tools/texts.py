@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.tree.disk_text import FileLines
+from lm_tools_bridge.code_intelligence.tree.disk_text import FileLines, decoded
 from workspace_server.files.file_gate import FileGate, real_path
 
 MAX_FILE: Final = 8 * 1024 * 1024
@@ -104,7 +104,7 @@ class Texts:
             if size > MAX_FILE:
                 return None
             # a regular file gives all of it at once; a buffer of the largest size would take longer to make
-            return FileLines(os.read(descriptor, size + 1).decode("utf-8-sig", "replace"), real)
+            return FileLines(decoded(os.read(descriptor, size + 1))[0], real)
         except OSError:
             return None
         finally:

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from lm_tools_bridge.code_intelligence.tree.tree_changes import FileState
 from lm_tools_bridge.code_intelligence.wire.positions import split_lines
 from workspace_server.files.file_gate import real_path
 
+_MAX_HEAD: Final = 1000
+"""Bytes: two lines that name an encoding are short."""
+_OF_BYTES: Final = (
+    "iso8859",
+    "cp1",
+    "cp4",
+    "cp8",
+    "koi8",
+    "mac-",
+    "latin",
+    "ascii",
+    "gb",
+    "big5",
+    "euc",
+    "shift",
+)
+"""How Python's names of encodings of single bytes, or of languages of Asia, begin: no others name a text."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Language servers take minutes for larger files, or give up."""
-_BOM: Final = b"\xef\xbb\xbf"
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+"""Byte order marks, and what text follows them."""
+_CODING: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+"""How a comment in the first two lines names the encoding, as in Python, Ruby and editors."""
 _ATTEMPTS: Final = 3
-
-Encoding = Literal["utf-8", "latin-1"]
 
 
 class FileLines(list[str]):
@@ -39,15 +63,22 @@ class DiskText:
 
     Attributes:
         text: without a byte order mark, as editors send it.
-        encoding: `latin-1` if the bytes are not UTF-8: positions are then only as good as this guess.
+        encoding: of the bytes; empty if it is not known: positions are then only as good as a guess.
         state: of the file when it was read.
         real: its link-free path, as the kernel knew it then; empty if it was not read from a file.
+        has_mark: whether it begins with a byte order mark.
     """
 
     text: str
-    encoding: Encoding
+    encoding: str
     state: FileState
     real: str = ""
+    has_mark: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every program reads the same: it is UTF-8 without a byte order mark."""
+        return self.encoding == "utf-8" and not self.has_mark
 
     def lines(self) -> FileLines:
         """The lines, with where they are from."""
@@ -71,8 +102,8 @@ def read_file(path: Path) -> DiskText:
         real = real_path(descriptor, path)
     finally:
         os.close(descriptor)
-    text, encoding = _decoded(content.removeprefix(_BOM))
-    return DiskText(text, encoding, before, real)
+    text, mark, encoding = decoded(content)
+    return DiskText(text, encoding, before, real, bool(mark))
 
 
 def current_state(path: Path) -> FileState | None:
@@ -106,8 +137,26 @@ def _content(descriptor: int, path: Path) -> bytes:
     return b"".join(parts)
 
 
-def _decoded(content: bytes) -> tuple[str, Encoding]:
+def decoded(content: bytes) -> tuple[str, bytes, str]:
+    """The text of a file, its byte order mark, and its encoding; an empty one if that is not known.
+
+    Bytes of no known encoding become one character each, as in Latin-1, so that positions hold.
+    """
+    mark, by_mark = next(((mark, name) for mark, name in _MARKS if content.startswith(mark)), (b"", ""))
+    for encoding in (by_mark or "utf-8", _named_encoding(content)):
+        try:
+            return content[len(mark) :].decode(encoding), mark, encoding
+        except UnicodeDecodeError:
+            continue
+    return content.decode("latin-1"), b"", ""
+
+
+def _named_encoding(content: bytes) -> str:
+    """The encoding that one of the first two lines names, if it is one of bytes; else UTF-8 again."""
+    head = content[:_MAX_HEAD].split(b"\n", 2)[:2]
+    name = next((match[1].decode("ascii") for line in head if (match := _CODING.match(line))), "utf-8")
     try:
-        return content.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        return content.decode("latin-1"), "latin-1"
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return known if known.startswith(_OF_BYTES) else "utf-8"

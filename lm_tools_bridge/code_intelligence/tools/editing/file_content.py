@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import stat
@@ -10,15 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.code_intelligence.tree.disk_text import decoded
 from workspace_server.files.file_gate import FileGate
 
 MAX_FILE: Final = 8 * 1024 * 1024
 """Bytes: larger files are generated, and a change of them would be no edit of a symbol."""
-_BOMS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
@@ -63,11 +58,9 @@ def read_content(path: Path, gate: FileGate) -> FileContent:
         Unchangeable: it is a link, no regular file, too large, or no text that is written back unchanged.
     """
     data, status = read_bytes(path, gate)
-    bom, encoding = next(((bom, name) for bom, name in _BOMS if data.startswith(bom)), (b"", "utf-8"))
-    try:
-        text = data[len(bom) :].decode(encoding)
-    except UnicodeDecodeError:
-        raise Unchangeable("its encoding is not known, so a change could destroy it") from None
+    text, bom, encoding = decoded(data)
+    if not encoding:
+        raise Unchangeable("its encoding is not known, so a change could destroy it")
     changed = max(status.st_ctime_ns, status.st_mtime_ns)
     return FileContent(data, stat.S_IMODE(status.st_mode), text, bom, encoding, changed)
 

@@ -19,7 +19,8 @@ from lm_tools_bridge.code_intelligence.tools.editing import edit_results
 from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposal
 from lm_tools_bridge.code_intelligence.tools.references import target_members
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location
-from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target
+from lm_tools_bridge.code_intelligence.tools.symbols.stubs import joined_edits, with_other_declaration
+from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target, positions_of
 from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
     AnswerCheck,
     words_lines,
@@ -66,8 +67,14 @@ async def call(
     target = await find_target(workplace, arguments, _METHOD, waiting, texts)
     _check(new, target.path)
 
+    declared = await with_other_declaration(workplace, replace(target, others=()), texts)
+    first, *more = [{**params, "newName": new} for params in await positions_of(workplace, declared)]
+
     async def work(server: LanguageServer) -> Any:
-        return await server.request(_METHOD, {**target.params, "newName": new}) or {}
+        edit = await server.request(_METHOD, first) or {}
+        for params in more:
+            edit = joined_edits(edit, await server.request(_METHOD, params) or {})
+        return edit
 
     async def ask_server() -> Part[Any]:
         return await references.ask(workplace, target, work, waiting)

@@ -224,7 +224,7 @@ async def _only(
 
     Declaration and definition count as one, and so do a class with its constructors, and overloads.
     """
-    symbols = await _once(workplace, findings.symbols)
+    symbols = _without_stubs(await _once(workplace, findings.symbols))
     symbols = nearest(
         symbols, lambda pair: pair[0], lambda each: workplace.workspace.contains(each.place.path)
     )
@@ -275,6 +275,19 @@ async def _once(
         if key not in by_place or real[path] == path:
             by_place[key] = (symbol, server)
     return list(by_place.values())
+
+
+def _without_stubs(symbols: Sequence[tuple[Symbol, LanguageServer]]) -> list[tuple[Symbol, LanguageServer]]:
+    """The symbols without those of stubs whose file declares the same."""
+    declared = {
+        (symbol.place.path, symbol.path) for symbol, _ in symbols if symbol.place.path.suffix == ".py"
+    }
+    return [
+        (symbol, server)
+        for symbol, server in symbols
+        if symbol.place.path.suffix != ".pyi"
+        or (symbol.place.path.with_suffix(".py"), symbol.path) not in declared
+    ]
 
 
 def _is_one(homes: Sequence[frozenset[Home]]) -> bool:

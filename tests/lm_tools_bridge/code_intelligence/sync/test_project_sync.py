@@ -365,3 +365,38 @@ async def test_what_the_setup_of_a_project_lacks_is_told_with_each_answer(tmp_pa
     async with following(tmp_path, kind) as followed:
         state = followed.sync.freshness()
         assert (state.state, state.reason) == ("partial", gap)
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbfx = 1\n", b"# coding: latin-1\n# \xe9\n", b"# \xff\n"])
+async def test_a_file_that_a_server_would_misread_is_open_in_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "plain.py").write_text("# \u00e9\n")
+    unusual = tmp_path / "unusual.py"
+    unusual.write_bytes(content)
+    async with following(tmp_path, replace(PYTHON, misreads_encodings=True)) as followed:
+        assert opened(followed) == ["unusual.py"]
+        unusual.write_text("plain now, and closed when others need its place")
+        (tmp_path / "plain.py").write_bytes(content + content)
+        await followed.sync.tell_changes()
+        assert opened(followed) == ["unusual.py", "plain.py"]
+    async with following(tmp_path) as followed:
+        assert opened(followed) == []
+
+
+async def test_more_of_these_than_can_be_open_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lm_tools_bridge.code_intelligence.sync.unusual_texts.MAX_KEPT", 1)
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).write_bytes(b"# \xff\n")
+    async with following(tmp_path, replace(PYTHON, misreads_encodings=True)) as followed:
+        assert len(opened(followed)) == 1
+        state = followed.sync.freshness()
+        assert (state.state, state.reason) == ("partial", "it misreads 2 files that are not in plain UTF-8")
+
+
+def opened(followed: Followed) -> list[str]:
+    return [
+        name_of(params["textDocument"]["uri"])
+        for method, params in followed.peer.sent
+        if method == "textDocument/didOpen"
+    ]

@@ -266,6 +266,63 @@ async def test_what_is_declared_apart_is_used_at_neither_place(tmp_path: Path, a
     assert lines_in(answer) == [("g.c", 1)]
 
 
+@pytest.fixture
+def stubbed(tmp_path: Path) -> Path:
+    files = {
+        "m.py": "def old():\n    pass\n",
+        "m.pyi": "def old() -> None: ...\n",
+        "b.py": "from m import old\n",
+    }
+    return write_tree(Path(os.path.realpath(tmp_path)) / "proj", files)
+
+
+def stub_server(root: Path) -> InMemoryServer:
+    """As ty: the stub is the module, and the file beside it knows itself only."""
+    declared, stub, used = (
+        {"uri": to_uri(root / name), "range": at(0, column, 0, column + 3)}
+        for name, column in (("m.py", 4), ("m.pyi", 4), ("b.py", 14))
+    )
+
+    def places(params: Any) -> list[dict[str, Any]]:
+        return [declared] if params["textDocument"]["uri"].endswith("/m.py") else [stub, used]
+
+    server = InMemoryServer(kind("py", ".py", ".pyi"))
+    server.answers = {
+        "textDocument/references": places,
+        "textDocument/rename": lambda params: {
+            "changes": {
+                place["uri"]: [{"range": place["range"], "newText": params["newName"]}]
+                for place in places(params)
+            }
+        },
+        "textDocument/documentSymbol": lambda params: [
+            {"name": "old", "kind": 12, "range": at(0, 0, 0, 9), "selectionRange": at(0, 4, 0, 7)}
+        ],
+        "workspace/symbol": lambda params: [
+            {"name": "old", "kind": 12, "location": place} for place in (stub, declared)
+        ],
+    }
+    return server
+
+
+@pytest.mark.parametrize("address", [{"symbol": "old"}, {"filePath": "m.pyi", "line": 1, "character": 5}])
+async def test_a_symbol_of_a_stub_and_of_its_file_is_one(stubbed: Path, address: dict[str, object]) -> None:
+    workplace = workplace_of(stubbed, stub_server(stubbed))
+    answer = await references.call("lm_references", workplace, address, CONTEXT)
+    assert lines_in(answer) == [("b.py", 1)]
+
+
+async def test_a_rename_changes_the_stub_and_its_file(stubbed: Path) -> None:
+    workplace = workplace_of(stubbed, stub_server(stubbed))
+    await rename_symbol.call("lm_renameSymbol", workplace, {"symbol": "old", "newName": "new"}, CONTEXT)
+    texts = {path.name: path.read_text() for path in stubbed.iterdir()}
+    assert texts == {
+        "m.py": "def new():\n    pass\n",
+        "m.pyi": "def new() -> None: ...\n",
+        "b.py": "from m import new\n",
+    }
+
+
 def lines_in(answer: ToolResult) -> list[tuple[str, int]]:
     assert answer.structured is not None
     return [

@@ -84,14 +84,6 @@ async def test_a_version_is_never_used_twice(peer: RecordingPeer, tmp_path: Path
     assert (await documents.open(path)).version > first.version
 
 
-def test_text_is_utf_8_without_mark_else_latin_1(tmp_path: Path) -> None:
-    path = tmp_path / "a.py"
-    path.write_bytes(b"\xef\xbb\xbf\xc3\xa9")
-    assert (disk_text.read_file(path).text, disk_text.read_file(path).encoding) == ("é", "utf-8")
-    path.write_bytes(b"\xe9")
-    assert (disk_text.read_file(path).text, disk_text.read_file(path).encoding) == ("é", "latin-1")
-
-
 def pipe(path: Path) -> None:
     os.mkfifo(path)
 

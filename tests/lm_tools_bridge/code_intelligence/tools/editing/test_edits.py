@@ -65,6 +65,14 @@ def test_encoding_and_line_ends_are_kept(root: Path) -> None:
     }
 
 
+def test_a_file_keeps_the_encoding_that_it_names(root: Path) -> None:
+    write_tree(root, {"a.txt": "# coding: latin-1\none \u00e9\n".encode("latin-1")})
+    apply_changes(plan(root, edit(root / "a.txt", (at(1, 0, 1, 3), "zw\u00f6lf"))))
+    assert (root / "a.txt").read_bytes() == b"# coding: latin-1\nzw\xf6lf \xe9\n"
+    with pytest.raises(Unchangeable, match="cannot be encoded"):
+        plan(root, edit(root / "a.txt", (at(1, 0, 1, 3), "\u4e00")))
+
+
 def test_files_are_created_moved_and_deleted(root: Path) -> None:
     moved = {"kind": "rename", "oldUri": to_uri(root / "a.txt"), "newUri": to_uri(root / "c.txt")}
     made = {"kind": "create", "uri": to_uri(root / "d.txt")}

@@ -201,6 +201,8 @@ class AvailableKinds:
     def _check_disks(self, project: Project) -> None:
         search = self._choices.search_path()
         folders = [Path(part) for part in search.split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117  texts
+        if self._choices.variables is not None:  # environments of Python may be in the home
+            folders.append(Path(self._choices.variables().get("HOME") or Path.home()))
         self._local = (project, search) if are_local((*self._folders, *folders)) else None
 
     def _item_of(self, group: Sequence[ServerSpecification]) -> TrustItem | None:
@@ -216,6 +218,7 @@ class AvailableKinds:
         return first
 
     def _current(self) -> Mapping[str, ServerSpecification]:
+        self._python.look()
         kinds = {name: self._python.apply_to(self._specification(kind)) for name, kind in self._kinds.items()}
         typescript = self._languages.current().typescript
         if typescript is not None and (doubt := typescript.doubt()):

@@ -65,6 +65,7 @@ class PythonSetup:
         self._is_needed = is_needed
         self._clock = clock
         self._libraries: frozenset[str] = frozenset()
+        self._unknown: frozenset[str] = frozenset()
         self._look_at = 0.0
         self._state: tuple[object, ...] = ()
         self._applied: dict[str, tuple[ServerSpecification, ServerSpecification]] = {}
@@ -75,13 +76,13 @@ class PythonSetup:
         return not self._is_needed or self._finder.latest is not None or self._clock() < self._look_at
 
     def environment(self) -> PythonEnvironment | None:
-        """The environment of the project."""
-        return self._finder.current()
+        """The environment of the project, as of the last look."""
+        return self._finder.latest
 
-    def apply_to(self, kind: ServerSpecification) -> ServerSpecification:
-        """The kind with the environment of the project; the same object while nothing changes."""
-        if not self._is_needed or kind.name not in _GIVEN:
-            return kind
+    def look(self) -> None:
+        """Notice what changed; the kinds that follow are about this state."""
+        if not self._is_needed:
+            return
         environment = self._finder.current()
         if environment is None and self._clock() >= self._look_at:
             self._libraries = imported_libraries(self._files(), self._folders[0])
@@ -90,13 +91,16 @@ class PythonSetup:
         own = tuple(state_of(folder / name) for folder in self._folders for name in _TOOLS_OWN)
         state = (environment, libraries, own)
         if state != self._state:
-            self._state, self._applied = state, {}
+            self._state, self._unknown, self._applied = state, libraries, {}
+
+    def apply_to(self, kind: ServerSpecification) -> ServerSpecification:
+        """The kind with the environment of the project; the same object while nothing changes."""
+        if not self._is_needed or kind.name not in _GIVEN:
+            return kind
         former = self._applied.get(kind.name)
         if former is None or former[0] is not kind:
-            former = self._applied[kind.name] = (
-                kind,
-                _GIVEN[kind.name](kind, self._folders[0], environment, libraries),
-            )
+            given = _GIVEN[kind.name](kind, self._folders[0], self._finder.latest, self._unknown)
+            former = self._applied[kind.name] = kind, given
         return former[1]
 
     def _files(self) -> list[Path]:

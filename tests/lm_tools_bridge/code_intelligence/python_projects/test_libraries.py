@@ -15,7 +15,7 @@ from lm_tools_bridge.code_intelligence.python_projects.libraries import (
 from lm_tools_bridge.code_intelligence.server import FileDiagnostics
 from support.projects.file_tree import write_tree
 
-FILES = {
+FILES: dict[str, str | bytes] = {
     "src/shop/__init__.py": "from __future__ import annotations\nimport os, click.core as c , rich\n",
     "src/shop/data.py": "from . import x\nfrom .y import z\nfrom shop.data import w\nimport shop\n",
     "tests/test_data.py": "try:\n    import pytest\nexcept ImportError:\n    pass\nfrom conftest import a\n",

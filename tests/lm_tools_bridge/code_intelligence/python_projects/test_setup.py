@@ -27,7 +27,12 @@ LIBRARY = {"a.py": "import click\n"}
 
 
 def given(root: Path, name: str) -> ServerSpecification:
-    return PythonSetup([root], EnvironmentFinder([root], dict)).apply_to(KINDS[name])
+    return applied(PythonSetup([root], EnvironmentFinder([root], dict)), name)
+
+
+def applied(setup: PythonSetup, name: str = "ty") -> ServerSpecification:
+    setup.look()
+    return setup.apply_to(KINDS[name])
 
 
 def named(kind: ServerSpecification) -> Any:
@@ -117,16 +122,16 @@ def test_a_project_without_configuration_is_checked_whole(tmp_path: Path) -> Non
 def test_a_kind_is_the_same_until_something_changes(tmp_path: Path) -> None:
     now = 100.0
     setup = PythonSetup([tmp_path], EnvironmentFinder([tmp_path], dict), clock=lambda: now)
-    first = setup.apply_to(KINDS["ty"])
-    assert setup.apply_to(KINDS["ty"]) is first
+    first = applied(setup)
+    assert applied(setup) is first
     assert setup.is_current
     write_tree(tmp_path, LIBRARY)
     now += LOOK_AGAIN_S
     assert not setup.is_current
-    assert "click" in setup.apply_to(KINDS["ty"]).doubt
+    assert "click" in applied(setup).doubt
     write_tree(tmp_path, WITH)
-    assert setup.apply_to(KINDS["ty"]).doubt == ""
-    assert setup.apply_to(KINDS["ruff"]) is KINDS["ruff"]
+    assert applied(setup).doubt == ""
+    assert applied(setup, "ruff") is KINDS["ruff"]
 
 
 def test_programs_find_the_environment_and_never_our_own(

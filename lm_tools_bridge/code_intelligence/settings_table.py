@@ -76,7 +76,7 @@ def _python_environment(fields: Fields, context: EntryContext) -> str:
     """The folder that is named; one outside of the project only if the user names it."""
     try:
         text = fields.text("python_environment")
-        path = context.variables.expand_path(text, variables.TOML)
+        path = context.variables.expand_path(text, placeholders.TOML)
     except (ConfigValueError, UnresolvedPlaceholderError) as reason:
         context.notes.warn("CONFIG_INVALID_VALUE", f"language_servers: {reason}; it is ignored")
         return ""

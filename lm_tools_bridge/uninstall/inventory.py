@@ -19,7 +19,6 @@ _STATE: Final = (
     "state.sqlite3*",
     "calls.sqlite3*",
     "approvals",
-    "client-files",
     "lists",
     "tasks",
     "trust",
@@ -27,6 +26,7 @@ _STATE: Final = (
     "tokens.json*",
     "workspace.toml.last-good*",
 )
+_UNDO: Final = "client-files"
 _RUNTIME: Final = ("manager.lock", "own-token", "control.sock", "internal", "run", "unsaved-state*")
 _PROGRAM: Final = "lm-tools-bridge"
 _WORKSPACE: Final = r"[a-z0-9-]+-[0-9a-f]{12}"
@@ -72,8 +72,14 @@ class Group:
     is_whole: bool = False
 
 
-def groups(paths: Paths, home: Path) -> list[Group]:
-    """The groups that have at least one entry."""
+def groups(paths: Paths, home: Path, *, keeps_undo: bool = False) -> list[Group]:
+    """The groups that have at least one entry.
+
+    Args:
+        paths: the folders of this program.
+        home: the user's home folder.
+        keeps_undo: whether the undo data of clients' files is left out, because something needs it.
+    """
     state, runtime = paths.state_dir, paths.runtime_dir
     sockets = [
         paths.control_socket.parent,
@@ -90,7 +96,7 @@ def groups(paths: Paths, home: Path) -> list[Group]:
         Group(
             "state",
             "known projects, sessions, trust, results of tasks, undo of client files",
-            _existing(state, _STATE),
+            _existing(state, _STATE if keeps_undo else (*_STATE, _UNDO)),
             (state,),
         ),
         Group(

@@ -26,6 +26,7 @@ from manager.configuration.paths import Paths
 from manager.features import has_feature
 
 if TYPE_CHECKING:
+    from lm_tools_bridge.client_setup.adoption.moved_servers import MovedServers
     from lm_tools_bridge.client_setup.workbench import ClientEntries
 
 _SECRETS_S: Final = 60.0
@@ -40,8 +41,8 @@ def uninstall(yes: bool, with_secrets: bool, as_json: bool) -> None:
     """Remove everything that this program made.
 
     That is the service, its entries in the files of clients, logs, state, sockets, and, if you say so,
-    secrets. Lists each group and asks. Stops the manager first. Your settings, your projects and the program
-    itself stay.
+    secrets. Servers that "lmtb adopt" moved go back to where they were. Lists each group and asks. Stops the
+    manager first. Your settings, your projects and the program itself stay.
     """
     if as_json and not yes:
         raise Failure(
@@ -52,32 +53,70 @@ def uninstall(yes: bool, with_secrets: bool, as_json: bool) -> None:
     paths = user_paths()
     service = removal(gather().seen)
     wants_service = not service.is_empty and _wants_service(service, yes=yes)
+    moved = _moved_servers(paths)
+    goes_back = moved is not None and _has_places(moved) and _wants_back(moved, yes=yes)
     entries = _client_entries(paths)
     wants_entries = entries is not None and bool(entries.planned) and _wants_entries(entries, yes=yes)
-    every = groups(paths, Path.home())
+    every = groups(paths, Path.home(), keeps_undo=_has_places(moved) and not goes_back)
     group_names = [group.name for group in every if _is_wanted(group, yes=yes, secrets=with_secrets)]
     if wants_service:
         carry_out(service)
     removed = ["service"] if wants_service else []
-    for title in entries.remove() if entries is not None and wants_entries else ():
-        say(f"removed: the entry of {title}")
-        removed.append(f"the entry of {title}")
+    removed += _put_back(moved) if moved is not None and goes_back else []
+    if wants_entries:
+        entries = _client_entries(paths)  # servers that went back are in the same files
+        removed += _remove_entries(entries)
     if group_names:
         _stop_manager(paths)
-    _remove(group_names, paths)
+    _remove(group_names, paths, keeps_undo=_has_places(moved))
     removed += group_names
     if not removed:
         say("nothing was removed")
-    left = list(_what_remains(paths, entries))
+    left = [*(moved.left() if moved is not None else ()), *_what_remains(paths, entries)]
     if as_json:
         print_json({"removed": removed, "left": left})
     say("", "what remains:", *(f"  {line}" for line in left))
+
+
+def _put_back(moved: MovedServers) -> list[str]:
+    names = list(moved.put_back())
+    for name in names:
+        say(printable(f"put back: the servers of {name}"))
+    return [f"the moved servers of {name}" for name in names]
+
+
+def _remove_entries(entries: ClientEntries | None) -> list[str]:
+    titles = [] if entries is None else list(entries.remove())
+    for title in titles:
+        say(f"removed: the entry of {title}")
+    return [f"the entry of {title}" for title in titles]
 
 
 def _wants_service(plan: Plan, *, yes: bool) -> bool:
     say("service (starts the manager at login):")
     show(plan)
     return yes or _confirm("Remove the service?")
+
+
+def _moved_servers(paths: Paths) -> MovedServers | None:
+    """What `lmtb adopt` moved; None without the part of this program that does."""
+    if not has_feature("client_setup"):
+        return None
+    from lm_tools_bridge.client_setup.adoption.moved_servers import MovedServers
+
+    return MovedServers.found(paths, Path.home())
+
+
+def _wants_back(moved: MovedServers, *, yes: bool) -> bool:
+    say("servers (moved by lmtb adopt; without this program, no client starts them):")
+    for name, _ in moved.places:
+        say(printable(f"  {name}"))
+    return yes or _confirm("Put these servers back where they were?")
+
+
+def _has_places(moved: MovedServers | None) -> bool:
+    """Whether servers are not where they were: their undo data stays."""
+    return moved is not None and bool(moved.places)
 
 
 def _client_entries(paths: Paths) -> ClientEntries | None:
@@ -140,11 +179,11 @@ def _runs(paths: Paths) -> bool:
     return True
 
 
-def _remove(group_names: list[str], paths: Paths) -> None:
+def _remove(group_names: list[str], paths: Paths, *, keeps_undo: bool) -> None:
     """Remove the groups of these names, as they are now: a stop and the secret store change files."""
     if "secrets" in group_names:
         _empty_keyring(paths)
-    for group in groups(paths, Path.home()):
+    for group in groups(paths, Path.home(), keeps_undo=keeps_undo):
         if group.name in group_names:
             _remove_group(group)
             say(f"removed: {group.name}")

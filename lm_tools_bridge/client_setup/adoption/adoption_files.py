@@ -127,6 +127,13 @@ class AdoptionFiles(ABC):
             planned.append(file)
         return tuple(planned)
 
+    def has_undo(self) -> bool:
+        """Whether a change is remembered."""
+        try:
+            return bool(undo_records.load_set(self.state_dir, self._name))
+        except (OSError, UnsafePathError):
+            return False
+
     def _form(self, path: Path) -> FileFormat:
         forms = {self.root / file.path: file.form for file in self.files}
         return forms.get(path, FileFormat("mcp", dialect=None))  # the `workspace.toml`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,42 @@ async def test_entries_of_clients_stay_where_they_are_not_chosen(used: ManagerHo
     assert "nothing was removed" in done.out
     assert f"the entry of Claude Code in {claude}" in done.out.partition("what remains:")[2]
     assert claude.read_text() == before
+
+
+async def test_moved_servers_go_back_to_every_file_and_what_others_wrote_stays(
+    used: ManagerHome, tmp_path: Path
+) -> None:
+    user, project = Path(used.environ["HOME"]), make_project(tmp_path / "shop")
+    claude, mine = (
+        user / ".claude.json",
+        '{"numStartups": 1, "mcpServers": {"notes": {"command": "notes"}}}\n',
+    )
+    claude.write_text(mine)
+    (project / ".mcp.json").write_text(theirs := '{\n  "mcpServers": {"db": {"command": "db"}}\n}\n')
+    for words in (
+        ("adopt", "--yes", "--cwd", str(project)),
+        ("adopt", "--user", "--yes"),
+        ("client", "add", "claude-code", "--yes"),
+    ):
+        done = await used.lmtb(*words)
+        assert done.code == 0, done.err
+    claude.write_text(claude.read_text().replace('"numStartups": 1', '"numStartups": 9'))
+    done = await used.lmtb("uninstall", "--yes")
+    assert done.code == 0, done.err
+    assert json.loads(claude.read_text()) == json.loads(mine.replace("1", "9"))
+    assert (project / ".mcp.json").read_text() == theirs
+    assert not (project / ".lm-tools-bridge").exists()
+    assert not (used.paths.state_dir / "client-files").exists()
+
+
+async def test_undo_data_stays_while_a_server_is_not_back(used: ManagerHome, tmp_path: Path) -> None:
+    project = make_project(tmp_path / "shop")
+    (project / ".mcp.json").write_text('{"mcpServers": {"db": {"command": "db"}}}\n')
+    assert (await used.lmtb("adopt", "--yes", "--cwd", str(project))).code == 0
+    (project / ".mcp.json").write_text('{"mcpServers": {"db": {"command": "another"}}}\n')
+    done = await used.lmtb("uninstall", "--yes")
+    assert done.code == 0, done.err
+    left = done.out.partition("what remains:")[2]
+    assert f"the servers of {project}" in left
+    assert "somebody else changed mcpServers.db since" in left
+    assert list((used.paths.state_dir / "client-files").glob("project-*.json"))

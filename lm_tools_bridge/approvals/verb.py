@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, print_line, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.text.printable import operand, printable
 from manager.cli import workspace_command
@@ -42,7 +42,7 @@ _WORDS: Final = {"y": "once", "yes": "once", "a": "always", "always": "always", 
 _NOTHING: Final = "no call waits for approval"
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=SubVerbs, invoke_without_command=True)
 @click.option("--follow", is_flag=True, help="Go on, and show each call that begins to wait.")
 @json_option
 @click.pass_context
@@ -67,7 +67,7 @@ def approvals(ctx: click.Context, follow: bool, as_json: bool) -> None:
 @approvals.command()
 @click.argument("identity", metavar="ID")
 @click.option("--always", is_flag=True, help="Do not ask again for this tool, in every project.")
-@click.option("--yes", is_flag=True, help="Approve without a terminal.")
+@click.option("--yes", "-y", is_flag=True, help="Approve without a terminal.")
 @json_option
 def approve(identity: str, always: bool, yes: bool, as_json: bool) -> None:
     """Approve a call, once."""

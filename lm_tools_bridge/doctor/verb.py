@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lm_tools_bridge.doctor.checks import all_findings
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, say
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli import workspace_command
@@ -15,7 +15,7 @@ from manager.cli.output.findings import Level, shown
 from manager.cli.output.manager_access import user_paths
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=SubVerbs, invoke_without_command=True)
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:

@@ -18,6 +18,8 @@ import click
 
 from lm_tools_bridge.terminal.show import show
 from lm_tools_bridge.terminal.views import Note, Tone, View
+from lm_tools_bridge.text.near_names import did_you_mean
+from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.text.quantities import seconds_of
 
 _LONGEST_S: Final = 36_500 * 86_400.0
@@ -37,6 +39,8 @@ class Length(click.ParamType[float]):
         return seconds
 
 
+_LINE: Final = 200
+"""The longest first sentence of a verb; click would cut it at 45 characters."""
 Command = TypeVar("Command", bound=Callable[..., object])
 _JSON: Final = "lm_tools_bridge.terminal.command_line.json"
 
@@ -68,6 +72,40 @@ class Failure(click.ClickException):
         """Print it for people."""
         first, *more = self.message.split("\n")
         show(Note(first, Tone.BAD), *more, f"Next step: {self.next_step}", err=True)
+
+
+class SubVerbs(click.Group):
+    """The verbs of a verb, such as those of `lmtb tools`: with near names for a mistyped one.
+
+    A group that lists something without a verb does so with the verb `list`, too.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; `list` is left out where it is what the group does alone."""
+        is_own = args[:1] == ["list"] and self.invoke_without_command and "list" not in self.commands
+        return super().parse_args(ctx, args[1:] if is_own else args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a verb by its name."""
+        verb, verbs = args[0], self.list_commands(ctx)
+        if verb not in verbs and not verb.startswith("-") and not ctx.resilient_parsing:
+            near = did_you_mean(verb, verbs) or f"; it has {', '.join(verbs)}"
+            ctx.fail(f"there is no verb {printable(verb)!r} of {ctx.command_path}{near}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each verb, over several lines if it is long."""
+        verbs = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        lines = [
+            (name, verb.get_short_help_str(limit=_LINE))
+            for name, verb in verbs.items()
+            if verb is not None and not verb.hidden
+        ]
+        if lines:
+            with formatter.section("Verbs"):
+                formatter.write_dl(lines)
 
 
 class VerbGroup(click.Group):

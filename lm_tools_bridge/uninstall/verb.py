@@ -34,7 +34,7 @@ _SECRETS_S: Final = 60.0
 
 
 @click.command()
-@click.option("--yes", is_flag=True, help="Do not ask; keeps secrets unless --secrets is given.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; keeps secrets unless --secrets is given.")
 @click.option("--secrets", "with_secrets", is_flag=True, help="Remove stored tokens and logins, too.")
 @json_option
 def uninstall(yes: bool, with_secrets: bool, as_json: bool) -> None:

@@ -112,7 +112,7 @@ def _folders_and_sources(
 @click.argument("path", required=False, shell_complete=_folders_and_sources)
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completion.sources)
 @click.option("--diff", is_flag=True, help="Only show what changed since it was trusted.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--data", is_flag=True, help="Let the shown data files change without asking again.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted folders.")
 @json_option

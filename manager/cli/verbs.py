@@ -65,14 +65,21 @@ _MEANT: Final = {
     **dict.fromkeys(("login", "auth"), "servers login"),
     **dict.fromkeys(("enable", "disable", "expose", "allow", "deny"), "a verb of tools: lmtb tools --help"),
     "version": "--version",
+    "config": "doctor, which names the files with settings",
 }
 """Words of other programs for what a verb of ours does, where the spelling is not near."""
+_FIRST_STEPS: Final = ("up", "client add --all", "adopt", "trust")
+"""What a newcomer does, in this order; some of these verbs belong to features."""
 _DETAILS: Final = {"sessions": "manager.cli.status", "whoami": "manager.cli.clients"}
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 
 class _Verbs(DecidingGroup):
     """The verbs, with near names for a mistyped one, and an overview that imports none of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; `help VERB` is `VERB --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(lines_of_verbs())
@@ -95,6 +102,13 @@ class _Verbs(DecidingGroup):
         if not is_verb and not verb.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"there is no verb {printable(verb)!r}{_meant(verb)}")
         return super().resolve_command(ctx, args)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        steps = [f"lmtb {words}" for words in _FIRST_STEPS if words.split()[0] in lines_of_verbs()]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"Start here: {', '.join(steps)}. Then start an agent in a project.")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, lines_of_verbs()))
@@ -195,7 +209,7 @@ Features add theirs."""
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.pass_context
-@click.version_option(__version__, message="lm-tools-bridge %(version)s")
+@click.version_option(__version__, "-V", "--version", message="lm-tools-bridge %(version)s")
 def cli(ctx: click.Context) -> None:
     """One local MCP endpoint for every coding agent.
 

@@ -48,7 +48,7 @@ _COLUMNS: Final = (Column("PROJECT", Kind.FOLDER), Column("STATE", Kind.STATE))
 @click.argument("root", type=click.Path(path_type=Path), required=False)
 @click.argument("names", nargs=-1)
 @click.option("--diff", "only_diff", is_flag=True, help="Only show what changed since it was trusted.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--data", is_flag=True, help="Let the shown data files change without asking again.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted workspaces.")
 @json_option

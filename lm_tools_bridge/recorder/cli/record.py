@@ -17,7 +17,15 @@ from lm_tools_bridge.recorder import retention
 from lm_tools_bridge.recorder.cli.options import OFF, are_recorded, open_log, project_named, step_after
 from lm_tools_bridge.recorder.contents import ALL, ContentRule, drop_rules, read_rules, set_rule
 from lm_tools_bridge.recorder.database import open_to_write
-from lm_tools_bridge.terminal.command_line import Failure, Length, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    Length,
+    SubVerbs,
+    confirm,
+    json_option,
+    print_json,
+    say,
+)
 from lm_tools_bridge.terminal.views import Fact, FactList, Note, Tone
 from manager.cli import completion
 from manager.cli.output.manager_access import user_paths
@@ -31,7 +39,7 @@ _project_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SubVerbs)
 def record() -> None:
     """Record arguments and results of calls, too, for a while.
 
@@ -121,7 +129,7 @@ def status(as_json: bool) -> None:
 
 @record.command()
 @click.option("--all", "everything", is_flag=True, help="Remove the records of calls, too.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 def purge(everything: bool, yes: bool, as_json: bool) -> None:
     """Remove all recorded arguments and results; nothing of them stays in the file."""

@@ -68,7 +68,7 @@ _TONES: Final = {
     metavar="POINTER",
     help="Do not compare this place, such as /structuredContent/time; * is any one member.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask about tools that may change something.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask about tools that may change something.")
 @json_option
 def replay(
     *,

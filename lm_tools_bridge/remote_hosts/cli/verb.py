@@ -25,7 +25,7 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
     remove_host,
 )
 from lm_tools_bridge.remote_hosts.transports import login
-from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, confirm, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Table
 from lm_tools_bridge.text.quantities import latency
 from manager import __version__, exit_codes
@@ -38,7 +38,7 @@ CHECK_S: Final = 60.0
 """A line that has to be made first takes up to 30 s until its greeting."""
 
 
-@click.group()
+@click.group(cls=SubVerbs)
 def remote() -> None:
     """Reach projects on other hosts: over ssh, and in containers.
 
@@ -156,7 +156,7 @@ def connect(name: str) -> None:
 @click.argument("name")
 @click.option("--wheels", type=click.Path(exists=True, file_okay=False, path_type=Path), default=None,
               help="Install offline: the wheel of this version, and all that it needs.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def install(name: str, wheels: Path | None, yes: bool) -> None:
     """Install the program that runs here on a host, with uv, or upgrade it there.
 

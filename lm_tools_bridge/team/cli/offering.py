@@ -38,7 +38,7 @@ _LONGEST: Final = 200  # characters; names of tools have 64 at most
 )
 @click.option("--tools", multiple=True, metavar="PATTERN", help="Only tools of such names, as 'lm_read*'.")
 @click.option("--without", multiple=True, metavar="PATTERN", help="Not the tools of such names.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 def offer(folder: Path | None, server: str | None, name: str | None, title: str, *, policy: str,
           tools: tuple[str, ...], without: tuple[str, ...], yes: bool, as_json: bool) -> None:  # fmt: skip

@@ -36,7 +36,7 @@ _KINDS: Final = ("remote_servers", "stdio_servers")
 @click.option("--host", "hosts", multiple=True, help="A host that may get calls; default: all present ones.")
 @click.option("--any-host", is_flag=True, help="Also hosts that offer it later may get calls.")
 @click.option("--project", type=click.Path(path_type=Path), help="Only in this project; default: in all.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path | None, *, any_host: bool,
         yes: bool, as_json: bool) -> None:  # fmt: skip

@@ -6,7 +6,7 @@ import click
 
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.private_files import UnsafePathError
-from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, confirm, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Fact, FactList
 from manager import __version__, exit_codes
 from manager.cli.service import service_manager as service_files
@@ -14,10 +14,10 @@ from manager.cli.service.facts import Facts, gather
 from manager.cli.service.plan import Command, Plan, Refused, Supervisor, installation, removal
 from manager.cli.service.service_manager import SERVICE, Outcome
 
-_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
-@click.group()
+@click.group(cls=SubVerbs)
 def service() -> None:
     """Start the manager at login, with systemd (Linux) or launchd (macOS, untested)."""
 

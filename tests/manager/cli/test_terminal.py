@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from wcwidth import wcswidth
 
-from manager.cli.verbs import cli
+from manager.cli.verbs import cli, lines_of_verbs
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.processes.terminals.terminal_captures import Capture, Run, all_verbs, captured, keep
 from support.servers.mcp_sources.stdio_servers import program
@@ -299,3 +299,19 @@ def test_help_fits_80_columns(words: tuple[str, ...]) -> None:
     said = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80)
     assert said.exit_code == 0
     assert max(map(wcswidth, said.stdout.splitlines())) <= 80
+
+
+def test_help_says_where_to_start_with_verbs_that_exist() -> None:
+    text = " ".join(CliRunner().invoke(cli, ["--help"]).output.split())
+    steps = text.partition("Start here: ")[2].partition(". Then")[0].split(", ")
+    assert [step.split()[:2] for step in steps] == [
+        ["lmtb", verb] for verb in ("up", "client", "adopt", "trust")
+    ]
+    assert {step.split()[1] for step in steps} <= set(lines_of_verbs())
+
+
+@pytest.mark.parametrize("words", [(), ("trust",), ("client", "add")])
+def test_help_of_a_verb_is_its_own_help(words: tuple[str, ...]) -> None:
+    asked, usual = (CliRunner().invoke(cli, given) for given in (["help", *words], [*words, "--help"]))
+    assert asked.output == usual.output
+    assert asked.exit_code == 0

@@ -20,7 +20,7 @@ LIMIT_S: Final = 30.0
 """The answer runs each program once for its version, each for some seconds at most."""
 OFTEN: Final = 3
 """Ends of a process after which it is no longer called installed, though the next one runs now."""
-_MIB: Final = 1024 * 1024
+_MIB: Final = 1024 * 1024  # bytes
 _COLUMNS: Final = (
     Column("LANGUAGE", Kind.TEXT),
     Column("SERVER", Kind.NAME),

@@ -39,7 +39,7 @@ _UNLISTED: Final = replace(definitions.GET_DIAGNOSTICS, unlisted="nothing checks
 _UNKNOWN: Final = (
     replace(definitions.GET_DIAGNOSTICS, unlisted="it is not known yet what checks this project"),
 )
-_MIB: Final = 1024 * 1024
+_MIB: Final = 1024 * 1024  # bytes
 
 
 def no_window() -> bool:

@@ -107,6 +107,7 @@ class LateServers:
 _SERVERS: Final = "language servers"
 _EDITOR: Final = "editor"
 """The name by which the source of windows of editors is found, if that feature is there."""
+# what settings may say: in less no server answers, and no caller waits longer
 _LEAST_TIMEOUT_MS: Final = 100
 _MOST_TIMEOUT_MS: Final = 300_000
 

@@ -23,6 +23,7 @@ KEY_FILE: Final = "secrets.key"
 LOCK_FILE: Final = "secrets.lock"
 DAMAGED: Final = f"{FILE}.damaged"
 MAX_BYTES: Final = 16 * 1024 * 1024
+"""Thousands of tokens and logins; the file is read and sealed as a whole."""
 _HEADER: Final = b"lmtb-secrets 1\n"
 # The sizes of AES-256-GCM (NIST SP 800-38D).
 _NONCE_BYTES: Final = 12

@@ -18,6 +18,7 @@ from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import Verdict, trust_command
 
 _MAX_NAME: Final = 64
+"""Characters of a name in a sentence: the names of tools that begin with it may have 64."""
 _NOT_RESTARTED: Final = {
     "disabled": "it is disabled, so nothing was started",
     "pending_trust": "it waits for your trust, so nothing was started",

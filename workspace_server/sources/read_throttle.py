@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-MESSAGE_S: Final = 10e-6
+MESSAGE_S: Final = 10e-6  # a message is parsed and its owner looked up
 BYTE_S: Final = 2e-9
 """Estimated time to read a message, and one byte of it."""
 # A pause of the loop that no other call notices; shorter rests would cost more than they spare.

@@ -31,6 +31,7 @@ POLL_S: Final = 0.05
 MAX_RESULTS: Final = 500
 """Files whose last result is remembered: more than may be open, each result with all its diagnostics."""
 _ATTEMPTS: Final = 4
+"""A file that changes while it is checked is checked again; who writes on gets an answer that says so."""
 
 Answer = tuple[FileDiagnostics, Freshness]
 

@@ -21,6 +21,7 @@ MAX_STATUSES: Final = 1000
 IDLE: Final = "idle"
 """The status of a file that clangd has read and checked."""
 _LONGEST_STATUS: Final = 100
+"""Characters: a server's own words for a state are short; one in error must not fill the status."""
 
 
 @dataclass(frozen=True, slots=True)

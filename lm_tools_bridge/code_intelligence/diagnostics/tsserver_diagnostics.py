@@ -17,6 +17,7 @@ COMMAND: Final = "typescript.tsserverRequest"
 _EXECUTE: Final = "workspace/executeCommand"
 _KINDS: Final = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync", "suggestionDiagnosticsSync")
 _SEVERITIES: Final = {"error": 1, "warning": 2, "message": 3, "suggestion": 4}
+# tags of LSP's DiagnosticTag
 _UNNECESSARY: Final = 1
 _DEPRECATED: Final = 2
 MAX_ITEMS: Final = 10_000

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 _SEVEN: Final = 7
+"""The first version of TypeScript whose package has a program of its own, without Node.js."""
 _MAX_PACKAGE: Final = 1024 * 1024
 """Bytes of a `package.json`: real ones have some kilobytes."""
 _NODE_NAMES: Final = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "armv7l": "arm"}

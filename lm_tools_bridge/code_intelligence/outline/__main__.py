@@ -14,6 +14,7 @@ from lm_tools_bridge.protocol.content_length import ContentLengthSplitter, frame
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes of a message: as for the servers of others (`wire/connection.py`)."""
 _CHUNK: Final = 64 * 1024
+"""Bytes of one read: what a pipe of Linux holds."""
 
 
 def main() -> int:

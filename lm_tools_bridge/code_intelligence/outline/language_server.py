@@ -11,6 +11,7 @@ from lm_tools_bridge.code_intelligence.outline.project_symbols import ProjectSym
 from lm_tools_bridge.code_intelligence.outline.syntax_symbols import symbols_of
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 
+# codes of errors in JSON-RPC 2.0, section 5.1
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603

@@ -20,10 +20,11 @@ State = Literal["idle", "starting", "ready", "backoff", "crash_looping"]
 """As those of sources: `lm_tools_bridge/protocol/internal/source_states.py`."""
 SHORT_PAUSE_S: Final = 2.5
 """A caller waits for the next start if the pause is no longer."""
-_GIB: Final = 1024**3
+_GIB: Final = 1024**3  # bytes
 SETTLED_S: Final = 60.0
 """A server that lived this long starts with a clean record."""
 LOOP_ENDS: Final = 5
+"""Two ends in a row are chance, as with a kill and an update; five are a fault of its installation."""
 LOOP_WAIT_S: Final = 60.0
 """The pause after each of more than five ends in a row."""
 

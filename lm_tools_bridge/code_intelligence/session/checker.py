@@ -33,6 +33,7 @@ TELL_S: Final = 2.0
 MAX_RUNS: Final = 3
 """So often a check is repeated at once because files changed under it."""
 _NOT_FOUND: Final = -32601
+"""The code of JSON-RPC for an unknown method."""
 _OLD: Final = "it checks the project again; these are of the check before the last change"
 
 

@@ -26,6 +26,7 @@ PAUSE_S: Final = 0.25
 MAX_TOKENS: Final = 1000
 """Kinds of work under way: real servers have a few; one in error could begin work without end."""
 _LONGEST: Final = 200
+"""Characters of a title or message of progress, which answers repeat."""
 _LONGEST_MESSAGE: Final = 400
 """Characters of what rust-analyzer is warning of, which may be several things, a line each."""
 _CURES: Final[Mapping[str, str]] = {

@@ -24,6 +24,7 @@ from workspace_server.tool import Tool
 SEVERITIES: Final = ("error", "warning", "information", "hint")
 DEFAULT_SEVERITIES: Final = ("error", "warning")
 DEFAULT_MAX_DIAGNOSTICS: Final = 500
+"""More than a person mends in a day; what does not fit into an answer comes by pages."""
 _NAMED: Final = "Name it by `symbol` (`Stack/push`), or `filePath` and `line`."
 _DEPTH: Final = number(default=1)
 

@@ -19,6 +19,7 @@ from workspace_server.workspace import absolute_text
 DEFAULT_LIMIT: Final = 300
 """A line for each symbol: the outline of nearly every file that a person wrote."""
 DEFAULT_DEPTH: Final = 3
+"""Module, class and method: deeper symbols are local to a function."""
 
 
 async def call(

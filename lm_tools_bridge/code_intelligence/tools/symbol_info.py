@@ -22,6 +22,7 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.tool import ToolResult
 
 DEFAULT_LINES: Final = 40
+"""Nine of ten functions are shorter (aiohttp, click, rich: 92 of 100), and it costs about 500 tokens."""
 MAX_LINES: Final = 400
 """Of source: who wants more reads the file."""
 MAX_HOVER: Final = 8000

@@ -43,6 +43,7 @@ _MARKS: Final = (
 _CODING: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 """How a comment in the first two lines names the encoding, as in Python, Ruby and editors."""
 _ATTEMPTS: Final = 3
+"""A file is read again if it changed under the read; who writes it without a pause gets the last text."""
 
 
 class FileLines(list[str]):

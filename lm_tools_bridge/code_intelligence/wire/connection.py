@@ -43,6 +43,7 @@ WRITE_S: Final = 30.0
 LAST_WORDS_S: Final = 0.1
 """What a process wrote before it ended is still read, unless something it left behind goes on for longer."""
 CANCEL: Final = "$/cancelRequest"
+# codes of ours in the range that JSON-RPC leaves to implementations; no language server gets them
 OVERLOADED: Final = -32099
 TOO_LARGE: Final = -32098
 

@@ -17,6 +17,7 @@ from workspace_server.results import clean_text
 MAX_ERROR: Final = 1000
 """Longest error text of a server, in characters."""
 LARGE: Final = 256 * 1024
+"""Bytes of a message whose parsing makes thousands of objects, and takes a millisecond or longer."""
 _ID: Final = re.compile(rb'"id"[ \t]*:[ \t]*([0-9]{1,18})[ \t]*[,}]')
 _METHOD: Final = b'"method"'
 

@@ -28,6 +28,7 @@ from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import TrustItem, trust_command
 
 _TRIES: Final = 3
+"""A tool that is edited while a call begins is read again; who writes on is told so."""
 
 
 class ScriptSource(Source):

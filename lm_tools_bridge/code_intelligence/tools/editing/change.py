@@ -25,6 +25,7 @@ from workspace_server.workspace import Workspace
 MAX_FILES: Final = 2000
 """Files of one change: all of them are held in memory, before and after."""
 NEW_MODE: Final = 0o644
+"""A new file of a project is readable by others, as editors make it with the usual umask."""
 Kind = Literal["changed", "created", "deleted"]
 
 

@@ -44,6 +44,8 @@ MAX_HITS: Final = 2000
 """Symbols of one server that are looked at: for a short name, servers list all that resemble it."""
 _BOUNDARY: Final = r"\b"
 _TEXT_HITS: Final = 1000
+"""Lines or files with a word that are looked through for its declaration: a name in more is too common to be
+found by text."""
 _DECLARES: Final = (
     r"\b(?:class|const|def|enum|fn|func|function|interface|let|module|namespace|record|struct|trait|type|union|var)"
     r"[ \t*]+(?:\w+[ \t]+)?"

@@ -26,6 +26,8 @@ MOST: Final = 200
 MAX_REQUEST_BYTES: Final = 16 * 1024
 """Two requests fit into a pipe. So to write one never waits for the other process, which may wait for us."""
 _POLL_EVERY: Final = 16
+"""Directories between two looks for answers of the other process: a look costs as much as a small
+directory."""
 _PROGRAM: Final = Path(__file__).with_name("entries.py")
 
 

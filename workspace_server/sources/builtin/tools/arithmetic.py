@@ -103,6 +103,8 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
 
 
 _MAX_NESTING = 50
+"""Brackets in brackets: far below the depth at which the parser, which calls itself, would end at Python's
+limit."""
 
 _TOKEN = re.compile(
     r"[ \t\r\n]*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"

@@ -24,6 +24,7 @@ from workspace_server.tool import Tool, ToolError, ToolResult
 
 _LINK = Path("/etc/localtime")
 _MAX_SUGGESTIONS = 3
+"""Names in an error: a model takes one of the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from workspace_server.sources.builtin.files.ignore import NEVER_SEARCHED, Ignore
 from workspace_server.workspace import Folder, Workspace
 
 DEFAULT_DEPTH: Final = 1
+"""One level, as `ls` shows it."""
 
 
 @dataclass(frozen=True, slots=True)

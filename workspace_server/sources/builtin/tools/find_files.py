@@ -29,6 +29,7 @@ from workspace_server.tool import Tool, ToolResult
 from workspace_server.workspace import Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 200
+"""Paths: about 3,000 tokens."""
 SHOWN_COPIES = 3
 """Git worktrees that an empty result names."""
 

@@ -30,6 +30,7 @@ from workspace_server.tool import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.workspace import Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 500
+"""Lines, which a result divides into pages that fit a model."""
 
 _MATCH_SCHEMA = {
     "type": "object",

@@ -29,6 +29,7 @@ from workspace_server.tool import Tool, ToolError, ToolResult
 from workspace_server.workspace import PathNotFound, Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 500
+"""Entries: about 5,000 tokens; the rest comes by pages."""
 MAX_COUNTED = 20_000
 """Entries that are counted; of more the result says that there are at least so many."""
 

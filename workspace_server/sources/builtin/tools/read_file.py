@@ -25,8 +25,10 @@ from workspace_server.workspace import PathNotFound, Workspace, absolute_text
 
 DEFAULT_MAX_BYTES = PAGE_CHARACTERS
 MAX_BYTES = 1024 * 1024
+"""What a caller may ask for at once: about 300,000 tokens, more than most models hold."""
 
 _CHUNK = 1024 * 1024
+"""Bytes of one read of a file that is searched for line ends."""
 # A NUL in these first bytes says that a file is binary; a byte order mark says its encoding.
 _SNIFF = 8192
 _ENCODINGS = (

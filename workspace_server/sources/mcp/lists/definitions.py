@@ -81,7 +81,9 @@ def kinds_of_capability(capability: str) -> tuple[ListKind, ...]:
 Item = TypeVar("Item")
 
 MAX_NAME: Final = 256
+"""Characters: models take names of 64, and no client shows a longer one whole."""
 MAX_URI: Final = 8192
+"""Characters: web servers refuse longer addresses (nginx: 8 KiB)."""
 MAX_NAMED: Final = 5
 """Removed members that an issue names."""
 MEMBERS_REMOVED: Final = "MEMBERS_REMOVED"

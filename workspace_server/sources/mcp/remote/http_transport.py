@@ -46,6 +46,7 @@ from workspace_server.sources.mcp.remote.network import (
 from workspace_server.sources.mcp.remote.retry_policy import retry_after
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
+"""Bytes, as of a stdio server's line."""
 # An error is read for its message only; a proxy may send a whole page.
 MAX_ERROR_BODY: Final = 64 * 1024
 # A moved address needs one or two; each further one delays the call.

@@ -39,6 +39,7 @@ from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """Returns the variables of every child, with the PATH of the login shell."""
 STDERR_LINES: Final = 20
+"""Of a traceback, the end says what is wrong."""
 CALL_WAIT_S: Final = 45.0
 """How long a call waits for a start. The least patient clients give up after a minute without a reason."""
 

@@ -91,6 +91,8 @@ class StdioTransport:
 
 
 MAX_LINE: Final = 32 * 1024 * 1024
+"""Bytes of one message: a result with pictures has some megabytes; a server in error must not fill the
+memory."""
 
 
 class Lines:

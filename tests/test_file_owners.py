@@ -85,6 +85,7 @@ _NAMED_BY_THE_USER: Final = {
 _NO_FILES: Final = {
     "lm_tools_bridge/agent/screen/line_input.py": "/dev/null",
     "lm_tools_bridge/terminal/command_line.py": "/dev/null",
+    "manager/cli/verbs.py": "the text of the help",
     "lm_tools_bridge/machine/own_process.py": "/proc",
     "workspace_server/fork_server.py": "/proc",
     "workspace_server/processes/launcher.py": "/proc",

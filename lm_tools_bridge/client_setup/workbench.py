@@ -272,7 +272,7 @@ class ClientEntries:
     refused: list[tuple[Client, Refusal]] = field(default_factory=list)
 
     @classmethod
-    def found(cls, paths: Paths, home: Path) -> ClientEntries:
+    def find_all(cls, paths: Paths, home: Path) -> ClientEntries:
         """Look through the files of all known clients."""
         entries = cls(ClientFiles(Machine(dict(os.environ), home, sys.platform), paths.state_dir, _ANY))
         for client in CLIENTS:

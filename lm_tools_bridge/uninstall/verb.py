@@ -104,7 +104,7 @@ def _moved_servers(paths: Paths) -> MovedServers | None:
         return None
     from lm_tools_bridge.client_setup.adoption.moved_servers import MovedServers
 
-    return MovedServers.found(paths, Path.home())
+    return MovedServers.find_all(paths, Path.home())
 
 
 def _wants_back(moved: MovedServers, *, yes: bool) -> bool:
@@ -125,7 +125,7 @@ def _client_entries(paths: Paths) -> ClientEntries | None:
         return None
     from lm_tools_bridge.client_setup.workbench import ClientEntries
 
-    return ClientEntries.found(paths, Path.home())
+    return ClientEntries.find_all(paths, Path.home())
 
 
 def _wants_entries(entries: ClientEntries, *, yes: bool) -> bool:

@@ -33,7 +33,7 @@ class MovedServers:
     refused: list[str] = field(default_factory=list)
 
     @classmethod
-    def found(cls, paths: Paths, home: Path) -> MovedServers:
+    def find_all(cls, paths: Paths, home: Path) -> MovedServers:
         """Look for the remembered changes of all projects, and of the user's own files."""
         places: list[tuple[str, AdoptionFiles]] = [
             (str(root), ProjectFiles(root, paths.state_dir)) for root in _project_roots(paths.state_dir)

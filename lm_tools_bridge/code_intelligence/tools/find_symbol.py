@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.tools import listing
@@ -11,6 +12,7 @@ from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.schemas import SYMBOL_KINDS
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import name_query
 from lm_tools_bridge.code_intelligence.tools.symbols.symbol_search import Findings, search
+from lm_tools_bridge.code_intelligence.tools.word_check.absence import find_absences, limit_by_absences
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from workspace_server.call_context import CallContext
 from workspace_server.tool import InvalidArguments, ToolResult
@@ -39,6 +41,10 @@ async def call(
     path = None if file is None else await workplace.find_file(file)
     texts = await workplace.texts()
     findings = await search(workplace, query, path, Waiting(wait_s(arguments), context), texts)
+    if not findings.symbols and path is None and query.match == "exact":
+        absences = await find_absences(workplace, arguments["query"], texts)
+        limited = limit_by_absences(findings.freshness, absences, workplace)
+        findings = replace(findings, freshness=limited)
     return await workplace.run(
         [symbol.place.path for symbol, _ in findings.symbols], lambda: _result(workplace, arguments, findings)
     )

@@ -15,8 +15,9 @@ from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
 from lm_tools_bridge.code_intelligence.tools.references import target_members
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, place_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import kind_name
-from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target
+from lm_tools_bridge.code_intelligence.tools.symbols.target import Target
 from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD, Texts
+from lm_tools_bridge.code_intelligence.tools.word_check.absence import find_known_target
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 from lm_tools_bridge.code_intelligence.wire.positions import span_from_server
@@ -128,7 +129,7 @@ async def call(
     """
     kind = _KINDS[name]
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
-    target = await find_target(workplace, arguments, kind.prepare, waiting, texts)
+    target = await find_known_target(workplace, arguments, kind.prepare, waiting, texts)
     direction, reach = (
         arguments.get("direction", "both"),
         Reach(min(max(1, int(arguments.get("depth", 1))), MAX_DEPTH)),

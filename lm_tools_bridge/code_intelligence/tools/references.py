@@ -24,8 +24,9 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     really_at,
 )
 from lm_tools_bridge.code_intelligence.tools.symbols.stubs import with_other_declaration
-from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target, positions_of
+from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, positions_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.word_check.absence import find_known_target
 from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
     AnswerCheck,
     CheckedAnswer,
@@ -86,7 +87,7 @@ async def call(
     """
     method = _METHODS[name][0]
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
-    target = await find_target(workplace, arguments, method, waiting, texts)
+    target = await find_known_target(workplace, arguments, method, waiting, texts)
     is_about_uses = name == "lm_references"
     if is_about_uses:
         target = await with_other_declaration(workplace, target, texts)

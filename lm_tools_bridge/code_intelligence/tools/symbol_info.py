@@ -14,8 +14,9 @@ from lm_tools_bridge.code_intelligence.tools.asking import Part, Waiting
 from lm_tools_bridge.code_intelligence.tools.symbols.declarations import role_of, tells_apart
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Place, locations_of, places_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
-from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, find_target, freshness_members
+from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, freshness_members
 from lm_tools_bridge.code_intelligence.tools.texts import WITHHELD, Texts, cut
+from lm_tools_bridge.code_intelligence.tools.word_check.absence import find_known_target
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text, well_formed
@@ -57,7 +58,7 @@ async def call(
         ToolError: there is no such symbol, or no server.
     """
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
-    target = await find_target(workplace, arguments, OUTLINE, waiting, texts)
+    target = await find_known_target(workplace, arguments, OUTLINE, waiting, texts)
 
     async def work(server: LanguageServer) -> _Info:
         return await _ask(workplace, server, target, texts)

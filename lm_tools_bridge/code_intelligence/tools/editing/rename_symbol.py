@@ -20,7 +20,8 @@ from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposa
 from lm_tools_bridge.code_intelligence.tools.references import target_members
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location
 from lm_tools_bridge.code_intelligence.tools.symbols.stubs import joined_edits, with_other_declaration
-from lm_tools_bridge.code_intelligence.tools.symbols.target import find_target, positions_of
+from lm_tools_bridge.code_intelligence.tools.symbols.target import positions_of
+from lm_tools_bridge.code_intelligence.tools.word_check.absence import find_known_target
 from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
     AnswerCheck,
     words_lines,
@@ -64,7 +65,7 @@ async def call(
     new = arguments["newName"]
     _check(new)
     begun, waiting, texts = time.time_ns(), Waiting(wait_s(arguments), context), await workplace.texts()
-    target = await find_target(workplace, arguments, _METHOD, waiting, texts)
+    target = await find_known_target(workplace, arguments, _METHOD, waiting, texts)
     _check(new, target.path)
 
     declared = await with_other_declaration(workplace, replace(target, others=()), texts)

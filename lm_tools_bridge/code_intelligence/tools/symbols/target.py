@@ -52,6 +52,14 @@ Home = tuple[Path, int]
 """A file and a line in which a symbol is declared or defined."""
 
 
+class UnknownSymbol(ToolError):
+    """No server has a symbol of this name."""
+
+    def __init__(self, name: str, message: str, structured: Mapping[str, Any]) -> None:
+        super().__init__(message, structured)
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A symbol: its server, file, the LSP position of its name, its name, and its declaration if known.
@@ -329,7 +337,7 @@ def _unknown(name: str, findings: Findings) -> ToolError:
             f"nothing is known about {name}, because nobody answered ({doubts}). Call again", members
         )
     so_far = f" so far ({doubts})" if doubts else ""
-    return ToolError(f"no symbol has the name {name}{so_far}. See lm_findSymbol", members)
+    return UnknownSymbol(name, f"no symbol has the name {name}{so_far}. See lm_findSymbol", members)
 
 
 def freshness_members(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from lm_tools_bridge.code_intelligence.tools.word_check.project_words import (
     find_project_words,
     is_word,
 )
+from lm_tools_bridge.code_intelligence.tools.word_check.unknown_files import FileReasons
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, order_of
@@ -157,7 +158,18 @@ class AnswerCheck:
         if target.server.specification.uses_by_definition and not self.is_edit:
             uses = [word for word in rest if meanings.get(word) == "same"]
             rest = [word for word in rest if meanings.get(word) != "same"]
-        return compare(target.name, rest, meanings, {}, has_all_words=words.has_all), uses
+        comparison = compare(target.name, rest, meanings, {}, has_all_words=words.has_all)
+        if comparison.missing:
+            missing = [Path(file.path) for file in comparison.missing]
+            reasons = await asyncio.to_thread(self._reasons, missing)
+            comparison = compare(target.name, rest, meanings, reasons, has_all_words=words.has_all)
+        return comparison, uses
+
+    def _reasons(self, paths: Sequence[Path]) -> dict[str, str]:
+        """Why the server may not know some of the files. Blocks."""
+        target, roots = self.target, [folder.path for folder in self.workplace.workspace.folders]
+        reasons = FileReasons(target.server.specification, target.path, roots, self.texts.lines)
+        return reasons.of_files(paths)
 
 
 def with_uses(locations: Sequence[Location], uses: Sequence[Word]) -> Sequence[Location]:

@@ -26,11 +26,10 @@ Meaning = Literal[
     "none",  # the server does not know what it is
 ]
 """What a server says of a word that it was asked about."""
-_WHY: Final[Mapping[Meaning | None, str]] = {
+_WHY: Final[Mapping[Meaning, str]] = {
     "same": "uses by the server's own definition, which it left out",
     "copy": "the server takes it from a built or installed copy of the file",
     "none": "the server knows no definition there",
-    None: "not looked at for want of time",
 }
 
 
@@ -114,11 +113,12 @@ class Comparison:
         """Whether the server left out what it takes for uses itself: it may know them by now."""
         return any(file.why == _WHY["same"] for file in self.missing)
 
-    def reason(self, show_path: Callable[[str], str] = str) -> str:
+    def reason(self, show_path: Callable[[str], str] = str, noun: str = "more line") -> str:
         """Why the answer may be incomplete, in a sentence for a model; empty if it is complete.
 
         Args:
             show_path: gives the path of a file as texts show it.
+            noun: what the lines are called.
         """
         if not self.missing:
             return "" if self.has_all_words else f"not all files with the word {self.word} were compared"
@@ -126,7 +126,7 @@ class Comparison:
         rest = "" if self.has_all_words else "; not all files were compared"
         has = "has" if count == 1 else "have"
         return (
-            f"{_count_text(count, 'more line')} in {_count_text(files, 'file')} {has} the word {self.word}: "
+            f"{_count_text(count, noun)} in {_count_text(files, 'file')} {has} the word {self.word}: "
             f"{'; '.join(self._groups(show_path))}{rest}"
         )
 
@@ -193,6 +193,7 @@ def compare(
     unknown_files: Mapping[str, str],
     *,
     has_all_words: bool = True,
+    unasked: str = "not looked at for want of time",
 ) -> Comparison:
     """Sort what a server left out.
 
@@ -202,6 +203,7 @@ def compare(
         meanings: what the server says of those that it was asked about.
         unknown_files: why it does not know some of the files, in a few words.
         has_all_words: whether all files were searched.
+        unasked: what to say of words about which the server was not asked.
     """
     by_line: dict[tuple[str, int], list[Word]] = {}
     for each in rest:
@@ -211,7 +213,9 @@ def compare(
     for (path, line), words in by_line.items():
         doubts = [each for each in words if _is_doubtful(each, meanings)]
         if doubts:
-            why = unknown_files.get(path) or _WHY[_worst(meanings.get(each) for each in doubts)]
+            meaning = _worst(meanings.get(each) for each in doubts)
+            meaning_text = unasked if meaning is None else _WHY[meaning]
+            why = meaning_text if meaning in {"same", "copy"} else unknown_files.get(path, meaning_text)
             missing.setdefault((path, why), []).append(line + 1)
         elif any(meanings.get(each) == "other" for each in words):
             of_others += 1

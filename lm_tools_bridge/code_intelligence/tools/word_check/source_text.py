@@ -165,6 +165,16 @@ def find_words(lines: Sequence[str], word: str, suffix: str) -> list[TextWord]:
     return words
 
 
+def without_comments(text: str, suffix: str) -> str:
+    """A text without its comments."""
+    parts, end = [], 0
+    for span in _text_spans(text, suffix):
+        if span.is_comment:
+            parts.append(text[end : span.start])
+            end = span.end
+    return "".join([*parts, text[end:]])
+
+
 def word_pattern(word: str) -> re.Pattern[str]:
     """Matches the name where no letter, digit, `_` or `$` continues it."""
     return re.compile(rf"(?<![\w$]){re.escape(word)}(?![\w$])")

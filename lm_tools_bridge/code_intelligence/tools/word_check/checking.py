@@ -37,7 +37,7 @@ from lm_tools_bridge.code_intelligence.tools.word_check.project_words import (
     find_project_words,
     is_word,
 )
-from lm_tools_bridge.code_intelligence.tools.word_check.unknown_files import FileReasons
+from lm_tools_bridge.code_intelligence.tools.word_check.unknown_files import NOT_COMPILED, FileReasons
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import Position, from_server, order_of
@@ -154,16 +154,18 @@ class AnswerCheck:
         )  # fmt: skip
         rest = left_out(words.words, answered)
         await questions.ask(rest)
-        meanings, uses = questions.meanings, list[Word]()
+        in_code = dict.fromkeys(Path(word.path) for word in rest if word.kind == "code")
+        reasons = await asyncio.to_thread(self._reasons, list(in_code))
+        meanings = {
+            word: meaning
+            for word, meaning in questions.meanings.items()
+            if meaning != "other" or reasons.get(word.path) != NOT_COMPILED
+        }
+        uses = list[Word]()
         if target.server.specification.uses_by_definition and not self.is_edit:
             uses = [word for word in rest if meanings.get(word) == "same"]
             rest = [word for word in rest if meanings.get(word) != "same"]
-        comparison = compare(target.name, rest, meanings, {}, has_all_words=words.has_all)
-        if comparison.missing:
-            missing = [Path(file.path) for file in comparison.missing]
-            reasons = await asyncio.to_thread(self._reasons, missing)
-            comparison = compare(target.name, rest, meanings, reasons, has_all_words=words.has_all)
-        return comparison, uses
+        return compare(target.name, rest, meanings, reasons, has_all_words=words.has_all), uses
 
     def _reasons(self, paths: Sequence[Path]) -> dict[str, str]:
         """Why the server may not know some of the files. Blocks."""

@@ -16,6 +16,7 @@ from lm_tools_bridge.code_intelligence.tools.project_files import without_librar
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.word_check.comparison import Places, Word
 from lm_tools_bridge.code_intelligence.tools.word_check.source_text import TextWord, find_words
+from lm_tools_bridge.code_intelligence.tools.word_check.tracked_files import find_ignored_tracked_files
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.positions import OutsideText, Position, to_server
 from workspace_server.sources.builtin.search.engine import Where, find_text
@@ -101,11 +102,13 @@ async def find_project_words(
         matches = await find_text(workplace.workspace, query, _where(kind), MAX_LINES, settings)
     except EngineUnavailable:
         return ProjectWords((), has_all=False)
+    ignored = await find_ignored_tracked_files(workplace.workspace, _where(kind), _suffixes(kind), settings)
     return await asyncio.to_thread(
         _words,
         workplace,
         name,
         matches.items,
+        ignored,
         encoding,
         texts,
         places or Places(),
@@ -114,13 +117,16 @@ async def find_project_words(
     )
 
 
+def _suffixes(kind: ServerSpecification) -> list[str]:
+    """The suffixes of a kind's languages, and of files that use its names."""
+    more = {suffix for language in kind.languages.values() for suffix in _MORE_FILES.get(language, ())}
+    return [key for key in kind.languages if key.startswith(".")] + sorted(more - kind.languages.keys())
+
+
 def _where(kind: ServerSpecification) -> Where:
-    """The files of a kind's languages, and those that use its names."""
-    more = [
-        f"*{suffix}" for language in set(kind.languages.values()) for suffix in _MORE_FILES.get(language, ())
-    ]
-    own = [f"*{language}" if language.startswith(".") else language for language in kind.languages]
-    names = list(dict.fromkeys([*own, *sorted(more)]))
+    """The files with these suffixes, and those with a name of their own."""
+    names = [f"*{suffix}" for suffix in _suffixes(kind)]
+    names += [key for key in kind.languages if not key.startswith(".")]
     return Where(f"**/{{{','.join(names)}}}" if len(names) > 1 else f"**/{names[0]}", "/symbol")
 
 
@@ -128,6 +134,7 @@ def _words(  # noqa: PLR0917  the facts about one search
     workplace: Workplace,
     name: str,
     matches: Sequence[TextMatch],
+    ignored: Sequence[Path],
     encoding: PositionEncoding,
     texts: Texts,
     places: Places,
@@ -136,7 +143,8 @@ def _words(  # noqa: PLR0917  the facts about one search
 ) -> ProjectWords:
     """The words in the files of these lines. Blocks."""
     rest = [match for match in matches if match.occurrences > places.count(str(match.path), match.line - 1)]
-    paths = [path for path in dict.fromkeys(match.path for match in rest) if scope.admits_file(str(path))]
+    candidates = dict.fromkeys([*(match.path for match in rest), *ignored])
+    paths = [path for path in candidates if scope.admits_file(str(path))]
     own = without_libraries(workplace.workspace, paths)
     words: list[Word] = []
     is_all = not is_cut and len(own) <= MAX_FILES

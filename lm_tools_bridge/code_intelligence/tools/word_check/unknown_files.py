@@ -20,6 +20,8 @@ MAX_FILES: Final = 200
 """Files whose reason is looked for: a sentence names a few for each reason."""
 _SCRIPT_CONFIGURATIONS: Final = ("tsconfig.json", "jsconfig.json")
 _DATABASE: Final = "compile_commands.json"
+NOT_COMPILED: Final = f"not in {_DATABASE}"
+"""clangd guesses in such a file: without a header, it takes the first call of a name for its declaration."""
 _COMPILED: Final = frozenset({".c", ".cc", ".cpp", ".cxx", ".m", ".mm", ".cu"})
 """Suffixes of files that a database names; headers are known by those that include them."""
 _GO_SYSTEMS: Final = re.compile(
@@ -77,7 +79,7 @@ class FileReasons:
             for database in (folder / _DATABASE, folder / "build" / _DATABASE):
                 entries = self._configuration(database)
                 if isinstance(entries, list):
-                    return "" if str(path) in _compiled_files(entries) else f"not in {_DATABASE}"
+                    return "" if str(path) in _compiled_files(entries) else NOT_COMPILED
         return ""
 
     def _constraint(self, path: Path) -> str:

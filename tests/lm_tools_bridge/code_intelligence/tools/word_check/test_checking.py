@@ -17,7 +17,7 @@ from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
 from lm_tools_bridge.code_intelligence.tools.word_check import checking, project_words
 from support.projects.file_tree import write_tree
-from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, workplace_of
+from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, kind, workplace_of
 from support.servers.language_servers.python_symbols import file_of, found, python_server, uses, word_at
 from workspace_server.tool import ToolError
 
@@ -186,6 +186,27 @@ async def test_a_word_that_leads_to_an_installed_copy_of_the_file_is_no_other_sy
 
 def _in_project(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda params: [one for one in answer(params) if ".venv" not in one["uri"]]
+
+
+async def test_what_is_guessed_in_a_file_that_is_not_compiled_explains_nothing(tmp_path: Path) -> None:
+    files = {
+        "compile_commands.json": f'[{{"directory": "{os.path.realpath(tmp_path)}/proj", "file": "a.c"}}]',
+        "a.c": "void old(void) {}\n",
+        "b.c": "void f(void) {\n  old();\n}\n",
+    }
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", files)
+    server = InMemoryServer(kind("clangd", ".c"))
+    at_itself = {"a.c": at(0, 5, 0, 8), "b.c": at(1, 2, 1, 5)}
+    server.answers = {
+        "textDocument/references": lambda params: [],
+        "textDocument/definition": lambda params: [
+            {"uri": params["textDocument"]["uri"], "range": at_itself[file_of(params).name]}
+        ],
+    }
+    answer = await ask(root, server, filePath="a.c", line=1)
+    assert answer["freshness"][0]["reason"] == (
+        "1 more line in 1 file has the word old: proj/b.c#2 (not in compile_commands.json)"
+    )
 
 
 async def test_a_server_that_knows_more_once_it_was_given_the_files_is_asked_again(root: Path) -> None:

@@ -19,9 +19,11 @@ MAX_INDEX: Final = 16 * 1024 * 1024
 MAX_FILES: Final = 200
 """Files that are tracked and ignored; a project that has more ignores them by mistake."""
 _HEAD: Final = 12
+"""Bytes before the first entry, by git's format: a signature, the version, and the number of entries."""
 _ENTRY: Final = 62
 """Bytes of an entry before its name, with a hash of 20 bytes."""
 _EXTENDED: Final = 0x4000
+"""The flag of an entry that has two more bytes of flags, because git's format says so."""
 
 
 async def find_ignored_tracked_files(
@@ -42,7 +44,8 @@ async def find_ignored_tracked_files(
     if search.capped:
         return []
     ignored = sorted(tracked.difference(map(str, search.items)))[:MAX_FILES]
-    return await asyncio.to_thread(lambda: [Path(path) for path in ignored if os.path.isfile(path)])  # noqa: PTH113
+    paths = [Path(path) for path in ignored]
+    return await asyncio.to_thread(lambda: [path for path in paths if path.is_file()])
 
 
 def _tracked_files(roots: Iterable[Path], suffixes: Sequence[str]) -> set[str]:

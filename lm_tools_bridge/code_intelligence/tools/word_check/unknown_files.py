@@ -155,7 +155,7 @@ def _compiled_files(entries: Sequence[Any]) -> frozenset[str]:
     """The absolute paths in a compilation database."""
     files = (entry for entry in entries if isinstance(entry, Mapping))
     return frozenset(
-        os.path.normpath(os.path.join(str(entry.get("directory", "")), entry["file"]))  # noqa: PTH118
+        os.path.normpath(os.path.join(str(entry.get("directory", "")), entry["file"]))  # noqa: PTH118  of thousands
         for entry in files
         if isinstance(entry.get("file"), str)
     )

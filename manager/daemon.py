@@ -26,6 +26,7 @@ from lm_tools_bridge.text.harmless_variables import is_harmless
 from manager import __version__, exit_codes, installation
 from manager.admin.control.services import StartedBy
 from manager.assembly import Parts, assemble
+from manager.blocked_loop import watched
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.endpoints.mcp import McpRoutes
@@ -36,8 +37,7 @@ from manager.listener.connections import connection_limits
 from manager.listener.control_listener import ControlListener
 from manager.listener.peer_identity import same_user_check
 from manager.listener.runner import PrivateEndpoint, Runner
-from manager.logs.blocked_loop import watched
-from manager.logs.log import configure, log_file, logger, unblocked
+from manager.log import configure, log_file, logger, unblocked
 from manager.routing.admission import AdmissionRules
 from manager.runtime_tuning import FreedMemory, loop_factory, use_one_heap
 from manager.sessions.session_manager import SessionManager

@@ -25,7 +25,7 @@ from manager.configuration.budgets import MAX_LOG_BYTES
 from manager.configuration.paths import Paths
 from manager.disk.filesystem import FolderExaminer
 from manager.listener.control_listener import ControlListener
-from manager.logs.log import logger
+from manager.log import logger
 from manager.startup import systemd
 from manager.startup.lock import Lock
 from manager.state_file import Store

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from manager import __version__
-from manager.logs.log import logger
+from manager.log import logger
 
 AFTER_S: Final = 0.5
 """Delay after the start, so that the first requests do not wait for it."""

@@ -28,7 +28,7 @@ from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from manager.configuration.budgets import MAX_UNSAVED_BYTES
-from manager.logs.log import logger
+from manager.log import logger
 
 Row = tuple[Any, ...]
 

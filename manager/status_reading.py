@@ -301,7 +301,7 @@ def source_step(source: Mapping[str, Any], root: str) -> str:
 
 def is_login_here(root: str) -> bool:
     """Whether logins of a project at `root` are kept on this machine: they are on the project's own host."""
-    from manager.routing.workspace.remote_address import split_root  # noqa: PLC0415  see below
+    from manager.routing.remote_address import split_root  # noqa: PLC0415  see below
 
     return split_root(root) is None
 
@@ -309,7 +309,7 @@ def is_login_here(root: str) -> bool:
 def _login_step(source: str, root: str) -> str:
     """How to sign in: on the project's own host, which keeps the login."""
     # loaded here: `lmtb status` is quick because it loads so little
-    from manager.routing.workspace.remote_address import split_root  # noqa: PLC0415  see above
+    from manager.routing.remote_address import split_root  # noqa: PLC0415  see above
 
     place = split_root(root)
     entry = shlex.quote(source.partition(":")[2])

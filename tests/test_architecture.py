@@ -103,7 +103,7 @@ def test_the_walk_sees_the_house() -> None:
     assert {
         "lm_tools_bridge.protocol.sse",
         "manager.daemon",
-        "manager.routing.workspace.resolution",
+        "manager.routing.resolution",
         "workspace_server.http.routes",
     } <= set(modules())
     assert "manager.answers.dispatch" in of_ours("manager.assembly")

@@ -43,7 +43,7 @@ _OWN_WRITERS: Final = frozenset(
         "lm_tools_bridge/client_setup/editing/undo_records.py",
         "manager/listener/control_listener.py",
         "manager/listener/runner.py",
-        "manager/logs/log.py",
+        "manager/log.py",
         "manager/housekeeping.py",
         "lm_tools_bridge/recorder/recorder.py",
         "manager/startup/lock.py",

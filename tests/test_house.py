@@ -11,16 +11,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_MOST = {
-    "modules_per_10000_code_lines": 82.4,
-    "modules_below_40_lines": 46,
-    "single_use_modules_below_60_lines": 2,
-    "folders": 110,
+    "modules_per_10000_code_lines": 81.6,
+    "modules_below_40_lines": 43,
+    "single_use_modules_below_60_lines": 1,
+    "folders": 108,
     "deepest_path": 6,
     "names_without_a_noun_percent": 0.57,
-    "functions_without_an_object": 186,
-    "limits_without_a_reason": 46,
+    "functions_without_an_object": 185,
+    "limits_without_a_reason": 0,
 }
-AT_LEAST = {"comments_per_100_code_lines": 2.04}
+AT_LEAST = {"comments_per_100_code_lines": 2.05}
 """Who makes a figure better writes the new one here. The goals are in `scripts/house`."""
 
 

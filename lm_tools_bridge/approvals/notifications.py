@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.machine.own_process import with_session_folder
-from manager.logs.log import logger
+from manager.log import logger
 from manager.status_reading import Attention, attention_items
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ from manager.configuration.settings import Settings, by_client
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import read_approvals
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
-from manager.routing.workspace.cwd import placeholder_in
+from manager.routing.cwd import placeholder_in
 from manager.status_reading import objects
 
 PATIENCE_S: Final = 10.0

@@ -12,7 +12,7 @@ from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.workspace_command import answer_of
 from manager.configuration.paths import Paths
 from manager.documentation import page
-from manager.routing.workspace.resolution import unexpanded
+from manager.routing.resolution import unexpanded
 from manager.status_reading import merged_workspaces, objects, source_problems
 from manager.supervision.process import tail
 

@@ -14,7 +14,7 @@ from lm_tools_bridge.page.overview_view import PageView, page_view
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.services import Services
 from manager.admin.measures import Moment
-from manager.logs.log import logger
+from manager.log import logger
 from manager.status_reading import json_object, objects
 
 LEAST_S: Final = 5.0

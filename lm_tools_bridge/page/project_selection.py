@@ -10,7 +10,7 @@ from typing import Any, Final
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.services import Services
-from manager.routing.workspace.remote_address import may_be_remote
+from manager.routing.remote_address import may_be_remote
 from manager.status_reading import TRUST_PENDING, context_cost, json_object, merged_workspaces, objects
 
 MOST_TOOLS: Final = 500

@@ -24,7 +24,7 @@ from lm_tools_bridge.recorder.database import NewerFile, open_to_write
 from lm_tools_bridge.recorder.rows import WHOLE_PER_S, Chosen, Labels, SourcesOf, allowance, choose, insert
 from manager.call_observer import TASK, CallLabel, EndedCall, is_failure
 from manager.configuration.budgets import MAX_UNRECORDED_CALLS
-from manager.logs.log import logger
+from manager.log import logger
 
 FLUSH_S: Final = 0.5
 """Two transactions a second cost little whatever the number of calls, and so much is lost by a crash."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import unquote_to_bytes
 
-from manager.routing.workspace.cwd import MAX_BYTES
-from manager.routing.workspace.remote_address import SCHEMES, Scheme
+from manager.routing.cwd import MAX_BYTES
+from manager.routing.remote_address import SCHEMES, Scheme
 
 _ADDRESS: Final = re.compile(rf"\s*(?P<scheme>{'|'.join(SCHEMES)}):/{{1,2}}(?P<rest>[^/].*)", re.DOTALL)
 """One slash also counts: `pathlib` and shells that complete paths join the two."""

@@ -16,7 +16,7 @@ from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
 from lm_tools_bridge.remote_hosts.link import Link
 from lm_tools_bridge.remote_hosts.refusals import line_refusal
 from lm_tools_bridge.text.printable import printable
-from manager.routing.workspace.cwd import MAX_BYTES
+from manager.routing.cwd import MAX_BYTES
 from manager.supervision.refusals import server_offline
 from manager.upstream.failures import UpstreamFailure
 

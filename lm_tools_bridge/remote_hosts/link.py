@@ -16,7 +16,7 @@ from lm_tools_bridge.backoff import backoff
 from lm_tools_bridge.remote_hosts.address import Host
 from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
 from lm_tools_bridge.remote_hosts.transports import SERVE, background
-from manager.logs.log import logger
+from manager.log import logger
 from manager.supervision.dependencies import Dependencies
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure

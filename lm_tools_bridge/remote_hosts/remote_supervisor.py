@@ -20,7 +20,7 @@ from lm_tools_bridge.remote_hosts.line_failures import FailureKind, LineFailure
 from lm_tools_bridge.remote_hosts.link import HOST_FIELD, Link
 from lm_tools_bridge.remote_hosts.refusals import line_refusal, not_added
 from lm_tools_bridge.text.printable import printable
-from manager.logs.log import logger
+from manager.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file import InstanceRow
 from manager.status_reading import json_object

@@ -16,7 +16,7 @@ from lm_tools_bridge.remote_hosts.lines import Lines
 from lm_tools_bridge.remote_hosts.link import Link
 from lm_tools_bridge.remote_hosts.refusals import line_refusal
 from lm_tools_bridge.remote_hosts.remote_supervisor import RemoteSupervisor
-from manager.routing.workspace.matching import workspace_id
+from manager.routing.matching import workspace_id
 from manager.state_file import WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.remote_hosts import KnownWorkspaces

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lm_tools_bridge.remote_hosts.address import Host
-from manager.routing.workspace.remote_address import Scheme
+from manager.routing.remote_address import Scheme
 from manager.supervision.environment import inherited
 
 _OF_TOOLS: Final = (

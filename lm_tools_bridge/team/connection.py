@@ -17,7 +17,7 @@ from nats.errors import NoServersError
 from lm_tools_bridge.backoff import backoff
 from lm_tools_bridge.team.membership import Membership
 from lm_tools_bridge.team.names import inbox_prefix
-from manager.logs.log import logger
+from manager.log import logger
 
 _MOST: Final = 300  # characters: an error of TLS may contain a whole certificate
 PLAIN_TEXT: Final = (

@@ -24,7 +24,7 @@ from lm_tools_bridge.team.registry.entry import AliveEntry, HostEntry, OfferEntr
 from lm_tools_bridge.team.registry.publisher import Publisher
 from lm_tools_bridge.team.registry.reader import Reader
 from lm_tools_bridge.team.repository import repository_of
-from manager.logs.log import logger
+from manager.log import logger
 
 REFRESH_S: Final = 600.0
 """Seconds between looks at the repositories of offered workspaces."""

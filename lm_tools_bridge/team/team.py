@@ -16,7 +16,7 @@ from lm_tools_bridge.machine.own_token import own_headers
 from manager.admin.control.control_messages import read_body
 from manager.features import AddedRoutes, DaemonPart
 from manager.http import lazy_aiohttp as web
-from manager.logs.log import logger
+from manager.log import logger
 
 if TYPE_CHECKING:
     from lm_tools_bridge.team.member import Member

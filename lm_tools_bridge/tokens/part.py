@@ -31,7 +31,7 @@ from manager.configuration.settings import Settings
 from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.guests import GuestGate
 from manager.http import lazy_aiohttp as web
-from manager.logs.log import logger
+from manager.log import logger
 from manager.routing.admission import is_mcp_target
 from manager.sessions.session_manager import SessionManager
 

@@ -20,7 +20,7 @@ from manager.admin.control.services import Services
 from manager.admin.measures import MeasuresSnapshot, TakeSnapshot
 from manager.admin.status import log_payload
 from manager.http import lazy_aiohttp as web
-from manager.logs.log import recent_lines
+from manager.log import recent_lines
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -17,12 +17,12 @@ from manager import __version__
 from manager.answers.list_adaptation import OwnServersLookup
 from manager.http.request import OpenRequests
 from manager.installation import Installation
-from manager.logs.log import recent_lines, short
+from manager.log import recent_lines, short
+from manager.routing.matching import workspace_id
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registrations import Registration
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.matching import workspace_id
 from manager.sessions.session_manager import SessionManager
 from manager.state_file import Store
 from manager.supervision import presence

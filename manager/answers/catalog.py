@@ -33,7 +33,7 @@ from manager.forwarding.answer import response_of
 from manager.forwarding.forward import Forwarder
 from manager.routing import discovery
 from manager.routing.discovery import Entry, host_mark
-from manager.routing.workspace.remote_address import split_root
+from manager.routing.remote_address import split_root
 from manager.supervision.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces

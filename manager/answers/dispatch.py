@@ -35,7 +35,7 @@ from manager.answers.workspace_lookup import (
     workspace_not_set,
 )
 from manager.forwarding.forward import Forwarder
-from manager.routing.workspace.resolution import Claims, WorkspaceSource
+from manager.routing.resolution import Claims, WorkspaceSource
 from manager.supervision.workspaces import Workspaces
 
 

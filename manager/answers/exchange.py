@@ -1,7 +1,7 @@
 """A request with what is needed to answer it, how it is made, and who sent it.
 
 A new exchange has the claims of its request, and says whether the client has to be asked where it works;
-`routing/workspace/resolution.py` decides what counts. Nothing here depends on sockets or frameworks.
+`routing/resolution.py` decides what counts. Nothing here depends on sockets or frameworks.
 
 Who sent it is told to the table of clients and to the observer of calls. A call's origin is who called what,
 from where, when, in which W3C trace context (Trace Context, Level 1).
@@ -32,9 +32,9 @@ from lm_tools_bridge.protocol.trace_context import BITS, NAME
 from manager.call_observer import CallLabel, CallOrigin
 from manager.routing.client_profiles import ClientProfiles, needs_of
 from manager.routing.request_metadata import RequestMetadata
+from manager.routing.resolution import WORDS, Claims, WorkspaceSource
 from manager.routing.state.clients import Client, Peer, RequestRecord
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import WORDS, Claims, WorkspaceSource
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import folder_in
 

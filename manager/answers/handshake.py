@@ -23,11 +23,11 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.lists import fingerprint
 from manager.answers.replies import Events, Plain, Reply
 from manager.answers.workspace_lookup import conflicting
-from manager.logs.log import logger, short
+from manager.log import logger, short
 from manager.routing.discovery import CALL_TOOL_TEXT, Entry, handshake_payload, handshake_summary
+from manager.routing.remote_address import split_root
+from manager.routing.resolution import WorkspaceSource
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.remote_address import split_root
-from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision import presence
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance

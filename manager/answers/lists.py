@@ -34,7 +34,7 @@ from manager.routing.discovery import (
     usable_entries,
 )
 from manager.routing.legacy_result import convert_definitions
-from manager.routing.workspace.resolution import issues_of
+from manager.routing.resolution import issues_of
 
 _OWN: Final[Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]] = {
     names.TOOLS_LIST: ("tools", MANAGER_TOOLS),

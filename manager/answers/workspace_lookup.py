@@ -1,6 +1,6 @@
 """Looks up the workspace of a request: finds where its claims point, and has them weighed.
 
-`routing/workspace/resolution.py` weighs them, `supervision/workspaces.py` says where a folder lies. A
+`routing/resolution.py` weighs them, `supervision/workspaces.py` says where a folder lies. A
 sub-agent in a worktree of its own shares the connection and the roots of its parent, and nothing else says
 whose a request is: such a call is refused unless paths among its arguments tell.
 """
@@ -17,8 +17,8 @@ from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers.exchange import Exchange, Located, Unlocated
 from manager.disk.folder import CwdProblemKind
-from manager.routing.workspace.cwd import is_absolute
-from manager.routing.workspace.resolution import (
+from manager.routing.cwd import is_absolute
+from manager.routing.resolution import (
     MAX_SHOWN,
     WORDS,
     Claim,

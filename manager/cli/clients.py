@@ -12,7 +12,7 @@ from lm_tools_bridge.terminal.views import Column, Kind, Table, View
 from lm_tools_bridge.text.quantities import duration
 from manager.cli.output.manager_access import ask
 from manager.documentation import page
-from manager.routing.workspace.resolution import unexpanded
+from manager.routing.resolution import unexpanded
 from manager.status_reading import objects
 
 _STEPS: Final = {

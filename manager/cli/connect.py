@@ -9,7 +9,7 @@ import click
 
 from lm_tools_bridge.terminal.command_line import say
 from manager.cli.output.manager_access import current_folder, user_paths
-from manager.routing.workspace.cwd import placeholder_in
+from manager.routing.cwd import placeholder_in
 
 
 @click.command()

@@ -21,7 +21,7 @@ import click
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line, say
 from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import user_paths
-from manager.routing.workspace.matching import workspace_id
+from manager.routing.matching import workspace_id
 from manager.status_reading import format_log_line, parse_log_line
 
 # New lines seem to come at once, for five `fstat` a second.

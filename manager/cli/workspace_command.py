@@ -24,7 +24,7 @@ from manager.cli.output.manager_access import ask_about, current_folder, unmatch
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.features import FEATURES, ReachedHost
-from manager.routing.workspace.remote_address import may_be_remote
+from manager.routing.remote_address import may_be_remote
 from manager.server_command import server_command
 from manager.status_reading import EFFECTS, LISTED
 
@@ -121,7 +121,7 @@ def _nearest_mark(folder: str) -> str:
     # the rule takes 20 ms to import, and is rarely needed
     from manager.disk.filesystem import examine, identify
     from manager.disk.folder import CwdProblem
-    from manager.routing.workspace.matching import match
+    from manager.routing.matching import match
 
     facts = examine([folder])
     if isinstance(facts, CwdProblem):

@@ -1,7 +1,7 @@
 """Reads from disk whether a client's cwd is usable and which project marks its ancestors have.
 
-It collects facts and decides nothing: `routing/workspace/cwd.py` parses the text, and
-`routing/workspace/matching.py` finds the workspace.
+It collects facts and decides nothing: `routing/cwd.py` parses the text, and
+`routing/matching.py` finds the workspace.
 """
 
 from __future__ import annotations

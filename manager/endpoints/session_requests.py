@@ -35,7 +35,7 @@ from manager.configuration.settings import Settings
 from manager.forwarding.forwarded_call import begins_as_result, is_response
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest, OpenRequests
-from manager.logs.log import logger, short
+from manager.log import logger, short
 from manager.routing.state.session_table import Session, is_well_formed
 from manager.sessions import replay
 from manager.sessions.preferences import METHODS as PREFERENCES

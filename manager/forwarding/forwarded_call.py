@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.internal import call_reports
 from manager.call_observer import NO_OBSERVER, TASK, CallDetails, CallObserver, CallOrigin, EndedCall
 from manager.configuration.settings import Settings
-from manager.logs.log import logger
+from manager.log import logger
 from manager.routing.json_members import members_between
 from manager.supervision.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse

@@ -20,7 +20,7 @@ from lm_tools_bridge.http_server.request_head import Framing, RequestHead
 from lm_tools_bridge.http_server.response_head import fixed_lines
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.http.open_streams import KeepAlives
-from manager.logs.log import logger
+from manager.log import logger
 from manager.routing.admission import ANSWER_HEADERS
 from manager.routing.request_metadata import RequestMetadata
 from manager.routing.state.clients import Peer

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from lm_tools_bridge.machine.blocked_import import blocked_import
-from manager.logs.log import logger
+from manager.log import logger
 from manager.routing.admission import AdmissionRefusal, render_refusal
 
 if TYPE_CHECKING:

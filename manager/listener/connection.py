@@ -26,7 +26,7 @@ from manager.guests import Guest, GuestGate
 from manager.http.open_streams import KeepAlives
 from manager.http.request import HttpRequest, log_fault
 from manager.listener.peer_identity import PeerCheck, judge
-from manager.logs.log import logger
+from manager.log import logger
 from manager.relay.fast_path import FastCalls, FastPath
 from manager.routing.admission import AdmissionRefusal, ClientHead, render_refusal, without_trace
 from manager.routing.request_metadata import RequestMetadata

@@ -17,7 +17,7 @@ from manager.http.open_streams import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.connection import ClientConnection, ConnectionContext, RefusalLog
 from manager.listener.peer_identity import PeerCheck
-from manager.logs.log import logger
+from manager.log import logger
 from manager.relay.fast_path import FastPath
 from manager.routing.admission import AdmissionRules, ClientHeadReader
 

@@ -39,7 +39,7 @@ from lm_tools_bridge.machine.private_files import make_private
 from manager import __version__
 from manager.admin.control.renewals import TIMES, Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer
-from manager.logs.log import logger
+from manager.log import logger
 from manager.startup.port import leave_signposts, private_socket, remove_signposts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Final
 
 from lm_tools_bridge.machine.peer_uid import tcp_peer_uid
 from manager.guests import Guest, GuestGate
-from manager.logs.log import logger
+from manager.log import logger
 from manager.routing.admission import AdmissionRefusal
 
 PeerCheck = Callable[[asyncio.BaseTransport], bool]

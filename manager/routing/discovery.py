@@ -17,7 +17,7 @@ import msgspec
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.input_hint import describe
 from lm_tools_bridge.protocol.issues import Issue
-from manager.routing.workspace.remote_address import RemoteRoot
+from manager.routing.remote_address import RemoteRoot
 
 _HANDSHAKE_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",

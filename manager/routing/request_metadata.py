@@ -1,6 +1,6 @@
 """Metadata of a request at an MCP route: workspace claims, accepted content types, forwarded headers.
 
-`routing/workspace/resolution.py` decides between the claims. Requests with the same head share one object
+`routing/resolution.py` decides between the claims. Requests with the same head share one object
 (`admission.py`).
 """
 
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.protocol import headers
-from manager.routing.workspace.cwd import placeholder_in
-from manager.routing.workspace.resolution import Claims
+from manager.routing.cwd import placeholder_in
+from manager.routing.resolution import Claims
 
 EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"

@@ -18,8 +18,8 @@ from msgspec import structs
 from lm_tools_bridge.protocol import headers, jsonrpc, names
 from lm_tools_bridge.protocol.input_requests import roots_in
 from manager.answers.exchange import Exchange
+from manager.routing.resolution import WorkspaceSource
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import WorkspaceSource
 from manager.sessions.pending_requests import PendingRequest
 from manager.sessions.session_manager import SessionManager
 

@@ -19,7 +19,7 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.input_requests import declares_roots
 from manager.configuration.settings import Settings
-from manager.logs.log import logger, short
+from manager.log import logger, short
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
 from manager.sessions.notifier import Notifier

@@ -19,7 +19,7 @@ from lm_tools_bridge.protocol import jsonrpc, names, sse
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers.exchange import Located
 from manager.answers.upstream_request import manager_request
-from manager.logs.log import logger
+from manager.log import logger
 from manager.sessions.notifier import Notifier
 from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import RegisteredServers

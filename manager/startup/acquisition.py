@@ -13,7 +13,7 @@ from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from manager import __version__, exit_codes
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
-from manager.logs.log import logger
+from manager.log import logger
 from manager.startup import systemd
 from manager.startup.lock import Lock, LockHolder
 from manager.startup.port import PortTaken, bind_fixed

@@ -23,7 +23,7 @@ from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.internal import fork_server
 from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
-from manager.logs.log import logger
+from manager.log import logger
 from manager.supervision import environment
 from manager.supervision.process import Process, ProcessSpec, open_log, start_time, write_launch_line
 

@@ -21,7 +21,7 @@ from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal import launch
 from manager import __version__
-from manager.logs.log import logger
+from manager.log import logger
 from manager.supervision.process import Process
 from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.pool import Dial, Pool

@@ -18,7 +18,8 @@ from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal import launch
 from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
 from manager.disk.filesystem import FolderExaminer
-from manager.logs.log import logger, short
+from manager.log import logger, short
+from manager.routing.matching import workspace_id
 from manager.routing.state.port_leases import PortExhausted, PortLeases
 from manager.routing.state.registrations import (
     SWEEP_EVERY_S,
@@ -28,7 +29,6 @@ from manager.routing.state.registrations import (
     State,
     StateChange,
 )
-from manager.routing.workspace.matching import workspace_id
 from manager.supervision import process
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from manager.routing.workspace.remote_address import is_remote_address
+from manager.routing.remote_address import is_remote_address
 from manager.state_file import WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.workspace import ProjectServer, RemoteServer, Workspace

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from lm_tools_bridge.protocol.errors import Refusal
-from manager.logs.log import logger
+from manager.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file import InstanceRow
 from manager.supervision.dependencies import Dependencies

@@ -23,7 +23,7 @@ from lm_tools_bridge.machine.private_folder import remove
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind
-from manager.logs.log import logger
+from manager.log import logger
 from manager.supervision.instance import Instance
 from manager.supervision.process import Process
 from manager.supervision.supervisor import Supervisor

@@ -1,6 +1,6 @@
 """Table of workspaces: finds the workspace of a folder and the folder's place in it, and provides its server.
 
-`routing/workspace/matching.py` has the rule of the nearest root, `supervisor.py` runs one server.
+`routing/matching.py` has the rule of the nearest root, `supervisor.py` runs one server.
 A server from `registered_servers.py` takes precedence over one that the manager starts.
 """
 
@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.disk.filesystem import FolderExaminer
 from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
-from manager.logs.log import logger
-from manager.routing.workspace.cwd import NoCwd, parse_cwd
-from manager.routing.workspace.matching import KnownRoot, Match, match, workspace_id
-from manager.routing.workspace.remote_address import may_be_remote
+from manager.log import logger
+from manager.routing.cwd import NoCwd, parse_cwd
+from manager.routing.matching import KnownRoot, Match, match, workspace_id
+from manager.routing.remote_address import may_be_remote
 from manager.state_file import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance

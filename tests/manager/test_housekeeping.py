@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from manager import housekeeping
+from manager import housekeeping, log
 from manager.housekeeping import FLOOD_S, LogRotation
-from manager.logs import log
 from support.processes.managers.logging_state import restored_logging
 
 

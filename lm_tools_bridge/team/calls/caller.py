@@ -19,7 +19,7 @@ from lm_tools_bridge.team.registry.bucket import RegistryFault
 from lm_tools_bridge.team.registry.reader import Reader
 from lm_tools_bridge.team.registry.view import Caller as Me
 from lm_tools_bridge.team.registry.view import candidates, ordered
-from manager.logs.log import logger
+from manager.log import logger
 
 MOST_CALLS: Final = 256
 """Calls of this member in flight at all hosts."""

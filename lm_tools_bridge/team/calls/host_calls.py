@@ -21,7 +21,7 @@ from lm_tools_bridge.team.membership import Membership, OwnOffer
 from lm_tools_bridge.team.names import CallSubject, controlling_caller, inbox_prefix, parsed_call
 from lm_tools_bridge.team.own_manager import OwnManager, Unusable
 from lm_tools_bridge.text.redaction import redacted
-from manager.logs.log import logger
+from manager.log import logger
 
 STALLED_S: Final = 120.0
 """Seconds that a caller may take nothing of an answer that waits for it."""

@@ -12,7 +12,7 @@ from lm_tools_bridge.team.names import ALIVE_BUCKET, HOSTS_BUCKET
 from lm_tools_bridge.team.registry import bucket
 from lm_tools_bridge.team.registry.bucket import RegistryFault
 from lm_tools_bridge.team.registry.entry import AliveEntry, HostEntry, encoded
-from manager.logs.log import logger
+from manager.log import logger
 
 BEAT_S: Final = 10.0
 """A host that vanished is known after `ALIVE_TTL_S`; a thousand hosts send a hundred messages a second."""

@@ -14,7 +14,7 @@ from lm_tools_bridge.team.registry import bucket
 from lm_tools_bridge.team.registry.bucket import ALIVE_TTL_S, RegistryFault
 from lm_tools_bridge.team.registry.entry import AliveEntry, HostEntry, read_alive, read_host
 from lm_tools_bridge.team.registry.view import TeamView
-from manager.logs.log import logger
+from manager.log import logger
 
 FRESH_S: Final = 3.0
 """Seconds for which a heartbeat that was read is used for further calls."""

@@ -26,9 +26,9 @@ from manager.admin.control.services import (
     Status,
 )
 from manager.disk.folder import CwdProblem, CwdProblemKind
+from manager.routing.matching import workspace_id
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
-from manager.routing.workspace.matching import workspace_id
 from manager.startup import replacement
 from manager.startup.port import is_bindable
 from manager.startup.replacement import Unusable

@@ -20,7 +20,7 @@ from manager.admin.control.services import Services
 from manager.configuration.paths import Paths
 from manager.disk.folder import CwdProblem
 from manager.http import lazy_aiohttp as web
-from manager.routing.workspace.remote_address import split_root
+from manager.routing.remote_address import split_root
 from manager.server_command import server_command
 from manager.status_reading import VISIBILITIES, json_object
 

@@ -13,7 +13,7 @@ from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from manager.routing.workspace.remote_address import may_be_remote
+from manager.routing.remote_address import may_be_remote
 
 SERVER_ANSWER_S: Final = 75.0
 """Longest wait for a workspace server that has to be started first."""

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from lm_tools_bridge.protocol import headers
-from manager.routing.workspace.resolution import Claims, WorkspaceSource
+from manager.routing.resolution import Claims, WorkspaceSource
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 

@@ -17,7 +17,7 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from lm_tools_bridge.protocol import headers, names
-from manager.routing.workspace.matching import workspace_id
+from manager.routing.matching import workspace_id
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http

@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from lm_tools_bridge.protocol import headers, names
-from manager.routing.workspace.matching import workspace_id
+from manager.routing.matching import workspace_id
 from support.clients.raw_clients import SessionClient
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.managers.manager_in_process import RunningManager, make_project

@@ -11,7 +11,7 @@ from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.jsonrpc import bytes_of
 from manager.answers.dispatch import Unwrapped, unwrap_call
-from manager.routing.workspace.resolution import Claims
+from manager.routing.resolution import Claims
 from support.clients.exchanges import call, legacy, stateless
 
 AMBIENT = Claims(session="bound", query="/q", header="/h")

@@ -16,7 +16,7 @@ from manager.answers.replies import Plain
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.routing.discovery import CALL_TOOL_TEXT
-from manager.routing.workspace.resolution import WorkspaceSource
+from manager.routing.resolution import WorkspaceSource
 from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers

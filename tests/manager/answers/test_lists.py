@@ -17,7 +17,7 @@ from manager.routing.discovery import (
     MANAGER_TEMPLATES,
     MANAGER_TOOLS,
 )
-from manager.routing.workspace.resolution import Claims
+from manager.routing.resolution import Claims
 from support.clients.exchanges import legacy, session_of, stateless
 
 OWN = {

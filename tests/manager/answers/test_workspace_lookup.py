@@ -20,7 +20,7 @@ from manager.answers.workspace_lookup import (
 )
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
-from manager.routing.workspace.resolution import Claims, WorkspaceSource
+from manager.routing.resolution import Claims, WorkspaceSource
 from manager.state_file import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers

@@ -48,7 +48,7 @@ def test_connect_is_there_without_the_large_libraries() -> None:
 
 
 def test_guard_against_slow_imports_would_notice_one() -> None:
-    assert not modules_after("import manager.logs.log").isdisjoint(SLOW)
+    assert not modules_after("import manager.log").isdisjoint(SLOW)
 
 
 def test_overview_names_every_verb(run: Any) -> None:

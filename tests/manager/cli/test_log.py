@@ -18,7 +18,7 @@ from lm_tools_bridge.machine.private_files import make_private
 from manager import exit_codes
 from manager.cli import log
 from manager.configuration.paths import Paths
-from manager.routing.workspace.matching import workspace_id
+from manager.routing.matching import workspace_id
 from support.processes.timeouts import within
 
 

@@ -18,7 +18,7 @@ from manager.disk import filesystem
 from manager.disk.disk_lookups import SLOW_S
 from manager.disk.filesystem import FolderExaminer, examine, identify
 from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
-from manager.routing.workspace.matching import KnownRoot, match
+from manager.routing.matching import KnownRoot, match
 
 NOBODY = 65534
 

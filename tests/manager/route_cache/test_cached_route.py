@@ -14,8 +14,8 @@ from manager.answers.exchange import Located, client_record
 from manager.answers.upstream_request import caller_header
 from manager.route_cache.bound_route import BoundRoute, HeadPattern
 from manager.route_cache.cached_route import CachedRoute, SessionProfile
+from manager.routing.resolution import WorkspaceSource
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import WorkspaceSource
 from manager.upstream import response as upstream_response
 from manager.upstream.response import ResponseHead
 from support.clients import exchanges

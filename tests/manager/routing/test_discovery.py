@@ -33,7 +33,7 @@ from manager.routing.discovery import (
     schema_in_list,
     usable_entries,
 )
-from manager.routing.workspace.remote_address import RemoteRoot
+from manager.routing.remote_address import RemoteRoot
 
 CATALOGUE = {
     "TOOLS_LIST_FETCH_FAILED": ("error", "tools/list", "tools/list could not be fetched"),

@@ -7,7 +7,7 @@ import pytest
 from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.protocol import headers
 from manager.routing.request_metadata import RequestMetadata, read_metadata
-from manager.routing.workspace.resolution import Claim, WorkspaceSource
+from manager.routing.resolution import Claim, WorkspaceSource
 
 
 def metadata(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST") -> RequestMetadata:

@@ -11,8 +11,8 @@ from lm_tools_bridge.protocol import headers, names
 from lm_tools_bridge.protocol.inbound import Inbound, classify
 from lm_tools_bridge.protocol.jsonrpc import Request
 from manager.answers.exchange import Exchange
+from manager.routing.resolution import Claims
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import Claims
 from support.clients import stateless_requests as modern
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lm_tools_bridge.protocol import headers
+from manager.routing.resolution import Claims
 from manager.routing.state.client_overview import (
     CONNECTED_S,
     GONE_S,
@@ -23,7 +24,6 @@ from manager.routing.state.clients import (
     RequestRecord,
 )
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import Claims
 
 NOW = 100_000.0
 

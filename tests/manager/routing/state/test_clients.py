@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lm_tools_bridge.protocol import headers
+from manager.routing.resolution import Claims
 from manager.routing.state.clients import MAX_CLIENTS, MAX_REQUESTS, Client, RecentClients, RequestRecord
-from manager.routing.workspace.resolution import Claims
 
 
 def client(number: int) -> Client:

@@ -1,4 +1,4 @@
-"""Undoes what `manager.logs.log.configure` does to the whole process."""
+"""Undoes what `manager.log.configure` does to the whole process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from manager.logs import log
+from manager import log
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lm_tools_bridge.machine.project_marks import Mark
 from manager.disk.folder import Ancestor, FolderIdentity
-from manager.routing.workspace.matching import KnownRoot, Match, match, workspace_id
+from manager.routing.matching import KnownRoot, Match, match, workspace_id
 
 HOME = "/home/ada"
 

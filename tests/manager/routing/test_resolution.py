@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from lm_tools_bridge.protocol.errors import Reason, Refusal
-from manager.routing.workspace.resolution import (
+from manager.routing.resolution import (
     CODE,
     Claim,
     Claims,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manager.routing.workspace.remote_address import (
+from manager.routing.remote_address import (
     RemoteRoot,
     is_remote_address,
     may_be_remote,

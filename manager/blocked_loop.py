@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from typing import Final
 
-from manager.logs.log import logger
+from manager.log import logger
 
 # As often as `BLOCKED_S`, so that a block is noticed within two seconds; the thread costs nothing by that.
 EVERY_S: Final = 1.0

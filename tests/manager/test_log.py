@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from manager.logs import log
+from manager import log
 from support.processes.managers.logging_state import restored_logging
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from manager.logs.blocked_loop import MOST_FRAMES, Spacing, stood_still, watched
+from manager.blocked_loop import MOST_FRAMES, Spacing, stood_still, watched
 from support.processes.managers.manager_home import until
 from support.processes.timeouts import GUARD_S
 

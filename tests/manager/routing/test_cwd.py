@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.disk.folder import CwdProblem, CwdProblemKind
-from manager.routing.workspace.cwd import CwdCandidates, NoCwd, parse_cwd, placeholder_in
+from manager.routing.cwd import CwdCandidates, NoCwd, parse_cwd, placeholder_in
 
 PLACEHOLDERS = [
     "${PWD}",

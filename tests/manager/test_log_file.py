@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from manager.logs import log
+from manager import log
 from support.processes.managers.logging_state import restored_logging
 
 

@@ -22,8 +22,8 @@ import msgspec
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.issues import Issue
 from manager.disk.folder import CwdProblemKind
-from manager.routing.workspace.cwd import placeholder_in
-from manager.routing.workspace.remote_address import is_remote_address
+from manager.routing.cwd import placeholder_in
+from manager.routing.remote_address import is_remote_address
 
 MAX_SHOWN: Final = 300
 """Longest text of a claim that users are shown, in characters."""

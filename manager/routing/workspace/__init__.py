@@ -1,1 +1,0 @@
-"""Decides which workspace a request belongs to. Pure."""

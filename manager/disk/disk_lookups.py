@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -58,10 +59,19 @@ class _Lane:
             self._hanging -= 1
 
 
+@dataclass(eq=False, slots=True)
+class _LookUp:
+    """A look-up of one key. It is shared until its thread begins: then it may miss what changed since."""
+
+    task: asyncio.Task[Any]
+    has_begun: bool = False
+
+
 class DiskLookups:
     """Runs look-ups for the event loop, with a deadline.
 
-    Equal look-ups share one thread, so a client that retries on a hanging folder holds one thread. Look-ups
+    Of equal look-ups one runs and one waits for its end, which all share who ask meanwhile: nobody gets what
+    was read before the question, and a client that retries on a hanging folder holds one thread. Look-ups
     that were answered quickly before have threads of their own: folders that hang do not delay folders in
     use. Belongs to one event loop; needs no closing.
     """
@@ -76,20 +86,40 @@ class DiskLookups:
         self._deadline_s = deadline_s
         self._known, self._unknown = (_Lane(max_running, max_hanging) for _ in range(2))
         self._quick: set[Hashable] = set()
-        self._running: dict[Hashable, asyncio.Task[Any]] = {}
+        self._last: dict[Hashable, _LookUp] = {}
 
     async def run(self, key: Hashable, work: Callable[[], _Answer]) -> _Answer | NoAnswer:
         """Run `work` in a thread; an equal `key` means equal work. Raises what `work` raises."""
-        task = self._running.get(key)
-        if task is None:
-            task = self._running[key] = asyncio.create_task(self._look_up(key, work), name="disk look-up")
-            task.add_done_callback(lambda _: self._running.pop(key, None))
+        last = self._last.get(key)
+        if last is None or last.has_begun:
+            last = self._last[key] = self._after(last, key, work)
+        task = last.task
         # `wait` does not cancel the task on a timeout or a cancellation: other callers may share it
         done, _ = await asyncio.wait((task,), timeout=self._deadline_s)
         if done:
             answer: _Answer | NoAnswer = task.result()
             return answer
         return NoAnswer.TIMED_OUT
+
+    def _after(self, former: _LookUp | None, key: Hashable, work: Callable[[], _Answer]) -> _LookUp:
+        """A look-up that begins when the former one of its key has ended."""
+
+        def begin() -> _Answer:
+            look_up.has_begun = True
+            return work()
+
+        async def look_up_in_turn() -> _Answer | NoAnswer:
+            if former is not None:
+                await asyncio.wait((former.task,))
+            return await self._look_up(key, begin)
+
+        def forget(_: asyncio.Task[Any]) -> None:
+            if self._last.get(key) is look_up:
+                del self._last[key]
+
+        look_up = _LookUp(asyncio.create_task(look_up_in_turn(), name="disk look-up"))
+        look_up.task.add_done_callback(forget)
+        return look_up
 
     async def _look_up(self, key: Hashable, work: Callable[[], _Answer]) -> _Answer | NoAnswer:
         lane = self._known if key in self._quick else self._unknown

@@ -91,8 +91,9 @@ class World:
     def flip(self) -> None:
         """Let the changing link lead to the other project."""
         self.flipped_to = "beta" if self.flipped_to == "alpha" else "alpha"
-        self._flips.unlink()
-        self._flips.symlink_to(self.roots[self.flipped_to])
+        other = self._flips.with_name("link-to-be")
+        other.symlink_to(self.roots[self.flipped_to])
+        other.replace(self._flips)  # at no moment is there no link
 
     def places(self) -> list[Place]:
         """All folders, as plain paths."""

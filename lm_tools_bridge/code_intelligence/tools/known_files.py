@@ -40,6 +40,8 @@ _MAX_LINES: Final = 20_000
 """Lines with the name: enough to name more files than the server is asked about."""
 _PROJECT_OF: Final = "custom/projectInfo"
 """TypeScript 7 tells the configuration file of a file's project, empty if it has none; others refuse."""
+_QUOTE: Final = r"['\x22]"
+"""ripgrep refuses an escaped quote."""
 _ALIAS: Final = re.compile(r"\bas[ \t]+([\w$]+)")
 
 
@@ -175,7 +177,7 @@ def _import_pattern(is_default: bool, path: Path) -> list[str]:
         return []
     stem = path.name.partition(".")[0]
     names = {stem, path.parent.name} if stem == "index" else {stem}
-    return [rf"['\"][^'\"]*\b{re.escape(each)}(?:\.\w+)?['\"]" for each in sorted(names)]
+    return [rf"{_QUOTE}[^'\x22]*\b{re.escape(each)}(?:\.\w+)?{_QUOTE}" for each in sorted(names)]
 
 
 async def _lines(

@@ -50,11 +50,26 @@ def test_undo_restores_every_byte_and_shows_no_secret(run: Any, claude: Path, pa
 
 def test_a_change_by_others_prevents_undo_and_is_shown_without_secrets(run: Any, claude: Path) -> None:
     run("adopt", "--user", "--yes")
-    claude.write_text(claude.read_text().replace(OTHER, "s3cret-that-is-new"))
+    servers = {"docs": {"command": "mine", "env": {"TOKEN": "s3cret-that-is-new"}}}
+    claude.write_text(json.dumps({"mcpServers": servers}, indent=2))
     result = run("adopt", "--user", "--undo", "--yes")
     assert result.exit_code == 1
-    assert "changed since" in result.stderr
-    assert OTHER not in result.output and "s3cret-that-is-new" not in result.output
+    assert "somebody else changed mcpServers.docs since" in result.stderr
+    for secret in (SECRET, OTHER, "s3cret-that-is-new"):
+        assert secret not in result.output
+
+
+def test_undo_keeps_what_others_changed_and_shows_no_secrets(run: Any, claude: Path) -> None:
+    before = json.loads(claude.read_text())
+    run("adopt", "--user", "--yes")
+    claude.write_text(claude.read_text().replace(OTHER, "s3cret-that-is-new"))
+    result = run("adopt", "--user", "--undo", "--yes")
+    assert result.exit_code == 0
+    assert json.dumps(before).replace(OTHER, "s3cret-that-is-new") == json.dumps(
+        json.loads(claude.read_text())
+    )
+    for secret in (SECRET, OTHER, "s3cret-that-is-new"):
+        assert secret not in result.output
 
 
 def test_files_of_one_line_are_not_shown(run: Any, claude: Path) -> None:

@@ -91,8 +91,9 @@ async def _refuse_if_used(workplace: Workplace, symbol: Symbol, waiting: Waiting
             f"{use['workspacePath'] or use['absolutePath']}#{use['startLine']}" for use in uses
         )
         count = len(uses) + max(0, told["total"] - told["count"])
+        times = "once" if count == 1 else f"{count} times"
         shown = ", ".join([*places][:MOST_TOLD])
-        raise ToolError(f"{symbol.title()} is used {count} times: {shown}. No file was changed", told)
+        raise ToolError(f"{symbol.title()} is used {times}: {shown}. No file was changed", told)
     doubts = [part for part in told["freshness"] if part["state"] != "fresh"]
     if doubts:
         reasons = "; ".join(

@@ -87,7 +87,7 @@ async def test_what_nothing_uses_is_deleted(root: Path, server: InMemoryServer) 
 
 
 async def test_what_is_used_is_not_deleted_and_the_uses_are_named(root: Path, server: InMemoryServer) -> None:
-    with pytest.raises(ToolError, match=r"method Stack/push is used 1 times: proj/src/a.py#10"):
+    with pytest.raises(ToolError, match=r"method Stack/push is used once: proj/src/a.py#10"):
         await edit(root, server, symbol="Stack/push", action="delete")
     assert (root / "src/a.py").read_text() == A
 

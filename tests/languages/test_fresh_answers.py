@@ -115,7 +115,10 @@ async def test_no_answer_about_old_files_is_called_fresh(name: str, installed: P
     server = await RunningServer.start(replace(launch, specification=kind), make_sync([root]))
     try:
         await server.tell_changes()
-        assert (await server.ready(WAIT_S)).state == "fresh"
+        freshness = await server.ready(WAIT_S)
+        if "rust-src" in (freshness.reason or ""):
+            pytest.skip("without the source of Rust's standard library, no answer is called fresh")
+        assert freshness.state == "fresh"
         questions = Questions(server, project)
         edits = [EDITS[number % len(EDITS)] for number in range(COUNT)]
         random.Random(SEED).shuffle(edits)

@@ -61,7 +61,8 @@ async def test_files_in_other_encodings_have_all_their_uses_at_their_places(
         "latin.py": "# coding: latin-1\nfrom a import seldom\nx = 'é'; y = seldom()\n".encode("latin-1"),
         "mark.py": b"\xef\xbb\xbffrom a import seldom; seldom()\n",
     }
-    async with project_with_servers(installed, tmp_path, PROJECT) as used, mcp.Client(used.url) as client:
+    files = {**PROJECT, "a.py": ""}  # the language is known from the start
+    async with project_with_servers(installed, tmp_path, files) as used, mcp.Client(used.url) as client:
         for name, content in contents.items():
             (used.root / name).write_bytes(content)
         assert await uses(client, symbol="seldom") == [

@@ -65,14 +65,23 @@ def is_copy(folder: Path) -> bool:
     )
 
 
+def git_folder(folder: Path) -> Path | None:
+    """The folder in which git keeps the state of the working tree at this folder, such as its index.
+
+    Raises:
+        OSError, ValueError: it cannot be looked at.
+    """
+    git = folder / ".git"
+    return _real(git) if git.is_dir() else _entry_of(folder)
+
+
 def copies_in(root: Path) -> Iterator[Path]:
     """The registered worktrees below the root of a working tree that are copies of it, by name.
 
     Those of other repositories below the root are not among them.
     """
     try:
-        git = root / ".git"
-        entry = _real(git) if git.is_dir() else _entry_of(root)
+        entry = git_folder(root)
         if entry is None:
             return
         worktree = worktree_at(root)
@@ -89,8 +98,7 @@ def copies_in(root: Path) -> Iterator[Path]:
 def is_tree_of(repository: Path, folder: Path) -> bool:
     """Whether the folder is the root of a working tree of this repository: the main one or another."""
     try:
-        git = folder / ".git"
-        entry = _real(git) if git.is_dir() else _entry_of(folder)
+        entry = git_folder(folder)
     except (OSError, ValueError):
         return False
     if entry == repository:  # by a file: a submodule, or a repository in a folder of its own
@@ -116,8 +124,7 @@ def worktrees_of_agents(folder: Path) -> tuple[Path, ...]:
     """
     top = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
     try:
-        git = top / ".git"
-        entry = _real(git) if git.is_dir() else _entry_of(top)
+        entry = git_folder(top)
         if entry is None:
             return ()
         repository = entry.parent.parent if entry.parent.name == "worktrees" else entry

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.code_intelligence.tools.project_files import MAX_LISTED
+from lm_tools_bridge.machine.git_worktrees import git_folder
 from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.workspace import Workspace
@@ -18,6 +20,8 @@ MAX_INDEX: Final = 16 * 1024 * 1024
 """Bytes of git's index that are read: those of some 150,000 files, which takes 0.2 s."""
 MAX_FILES: Final = 200
 """Files that are tracked and ignored; a project that has more ignores them by mistake."""
+MAX_NAMES: Final = 64 * 1024 * 1024
+"""Bytes of all names: version 4 writes only what differs from the name before, and so grows when read."""
 _HEAD: Final = 12
 """Bytes before the first entry, by git's format: a signature, the version, and the number of entries."""
 _ENTRY: Final = 62
@@ -49,23 +53,25 @@ async def find_ignored_tracked_files(
 
 
 def _tracked_files(roots: Iterable[Path], suffixes: Sequence[str]) -> set[str]:
-    """The absolute paths. Blocks."""
+    """The absolute paths. A project's index may be made by hand: its names stay below the folder. Blocks."""
     endings = tuple(suffixes)
-    return {f"{root}/{name}" for root in roots for name in _names_in_index(root) if name.endswith(endings)}
+    return {
+        f"{root}/{name}"
+        for root in roots
+        for name in _names_in_index(root)
+        if name.endswith(endings) and ".." not in name.split("/") and not name.startswith("/")
+    }
 
 
 def _names_in_index(root: Path) -> Sequence[str]:
-    git = root / ".git"
     try:
-        if git.is_file():
-            git = root / git.read_text().removeprefix("gitdir:").strip()
-        index = git / "index"
-        status = index.stat()
-    except (OSError, UnicodeDecodeError):
+        git = git_folder(root)
+        status = None if git is None else (git / "index").stat()
+    except (OSError, ValueError):
         return ()
-    if status.st_size > MAX_INDEX:
+    if git is None or status is None or not stat.S_ISREG(status.st_mode) or status.st_size > MAX_INDEX:
         return ()
-    return _read_index(str(index), status.st_mtime_ns, status.st_size)
+    return _read_index(f"{git}/index", status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=8)
@@ -81,12 +87,12 @@ def names_of_index(content: bytes) -> Iterator[str]:
     """The names of the files in git's index, versions 2 to 4. Pure.
 
     Raises:
-        ValueError, IndexError: it is no such index.
+        ValueError, IndexError: it is no such index, or its names are longer than those of files.
     """
     if content[:4] != b"DIRC":
         raise ValueError("no index")
     version, count = int.from_bytes(content[4:8], "big"), int.from_bytes(content[8:12], "big")
-    at, last = _HEAD, b""
+    at, last, room = _HEAD, b"", MAX_NAMES
     for _ in range(count):
         flags = int.from_bytes(content[at + _ENTRY - 2 : at + _ENTRY], "big")
         begin = at + _ENTRY + (2 if version >= 3 and flags & _EXTENDED else 0)
@@ -99,6 +105,9 @@ def names_of_index(content: bytes) -> Iterator[str]:
             end = content.index(b"\0", begin)
             last = content[begin:end]
             at += (end - at) // 8 * 8 + 8
+        room -= len(last)
+        if room < 0:
+            raise ValueError("its names are too long")
         yield os.fsdecode(last)
 
 

@@ -40,6 +40,12 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+async def ignored_and_tracked(root: Path) -> list[Path]:
+    where = Where("**/*.c", "/symbol")
+    workspace = Workspace.of(root)
+    return await find_ignored_tracked_files(workspace, where, [".c"], SearchSettings())
+
+
 @pytest.mark.parametrize("version", ["2", "3", "4"])
 def test_the_names_in_an_index_of_each_version_are_read(root: Path, version: str) -> None:
     if version == "3":
@@ -51,18 +57,42 @@ def test_the_names_in_an_index_of_each_version_are_read(root: Path, version: str
 
 
 @pytest.mark.parametrize("content", [b"", b"DIRC", b"DIRC\0\0\0\2\0\0\0\5short"])
-def test_what_is_no_index_is_refused(content: bytes) -> None:
-    with pytest.raises((ValueError, IndexError)):
-        print(list(names_of_index(content)) or content[99])
+async def test_a_file_that_is_no_index_has_no_names(root: Path, content: bytes) -> None:
+    (root / ".git/index").write_bytes(content)
+    assert await ignored_and_tracked(root) == []
+
+
+def entry_of_version_4(cut: int, name: bytes) -> bytes:
+    return bytes(62) + bytes([cut]) + name + b"\0"
+
+
+def test_names_that_grow_without_end_are_refused() -> None:
+    count = 70
+    entries = entry_of_version_4(0, b"a" * 1024 * 1024) + entry_of_version_4(0, b"b") * (count - 1)
+    names = names_of_index(b"DIRC" + (4).to_bytes(4, "big") + count.to_bytes(4, "big") + entries)
+    with pytest.raises(ValueError, match="too long"):
+        for _ in names:
+            pass
+
+
+@pytest.mark.parametrize("name", [b"../other.c", b"test/../../other.c", b"/etc/other.c"])
+async def test_an_index_made_by_hand_leads_to_no_file_outside(root: Path, name: bytes) -> None:
+    (root.parent / "other.c").write_text("int symbol;")
+    index = b"DIRC" + (4).to_bytes(4, "big") + (1).to_bytes(4, "big") + entry_of_version_4(0, name)
+    (root / ".git/index").write_bytes(index)
+    assert await ignored_and_tracked(root) == []
+
+
+async def test_an_index_that_is_a_pipe_is_not_opened(root: Path) -> None:
+    (root / ".git/index").unlink()
+    os.mkfifo(root / ".git/index")
+    assert await ignored_and_tracked(root) == []
 
 
 async def test_tracked_files_that_searches_leave_out_are_found(root: Path) -> None:
-    where = Where("**/*.c", "/symbol")
-    found = await find_ignored_tracked_files(Workspace.of(root), where, [".c"], SearchSettings())
-    assert found == [root / "test/b.c", root / "test/ä.c"]
+    assert await ignored_and_tracked(root) == [root / "test/b.c", root / "test/ä.c"]
 
 
 async def test_a_project_without_git_has_none(tmp_path: Path) -> None:
     root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", {"a.c": ""})
-    where = Where("**/*.c", "/symbol")
-    assert await find_ignored_tracked_files(Workspace.of(root), where, [".c"], SearchSettings()) == []
+    assert await ignored_and_tracked(root) == []

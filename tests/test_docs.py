@@ -194,7 +194,7 @@ def test_exactly_the_unused_reasons_are_called_reserved() -> None:
 def test_the_table_of_states_is_the_codes() -> None:
     drawn = {
         row["state"]: {event.value: row[event.value] for event in Event if row[event.value] != "–"}
-        for row in tables("docs/lifecycle.md", "state")
+        for row in tables("docs/build/lifecycle.md", "state")
     }
     assert drawn == {
         state.value: {event.value: then.value for event, then in TRANSITIONS[state].items()}
@@ -208,13 +208,15 @@ def test_every_path_that_is_named_exists(document: Path) -> None:
 
 
 def test_the_map_names_enough_to_be_checked() -> None:
-    assert len(paths_in((ROOT / "docs/architecture.md").read_text("utf-8"))) > 50
+    assert len(paths_in((ROOT / "docs/build/architecture.md").read_text("utf-8"))) > 50
 
 
 def test_every_dependency_has_its_reason_and_the_places_that_import_it() -> None:
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = {re.split(r"[<>=; ]", one)[0] for one in project["dependencies"]}
-    rows = {row["dependency"]: row for row in tables("docs/decisions/0002-dependencies.md", "dependency")}
+    rows = {
+        row["dependency"]: row for row in tables("docs/build/decisions/0002-dependencies.md", "dependency")
+    }
     assert rows.keys() == declared
     imported = {file.relative_to(ROOT).as_posix(): imports(file) for file in sources()}
     for name in declared - NEVER_IMPORTED:
@@ -238,7 +240,7 @@ def is_in(file: str, place: str) -> bool:
 
 def test_each_page_of_a_client_says_whether_it_was_tried() -> None:
     """Those in the table of agent programs were, by `scripts/test --clients`."""
-    tried = {re.findall(r"\((.+)\)", row["agent"])[0] for row in tables("docs/clients/matrix.md", "agent")}
+    tried = {re.findall(r"\((.+)\)", row["agent"])[0] for row in tables("docs/build/matrix.md", "agent")}
     assert len(tried) == 9
     for name in {*tried, "vscode.md", "cursor.md"}:
         beginning = (ROOT / "docs/clients" / name).read_text("utf-8").split("\n\n")[1]
@@ -270,13 +272,15 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
     linked = set(re.findall(r"\]\(([^)#\s]+)", text))
     names = {Path(target).name for target in linked}
     in_folders = (
-        {file.name for file in (ROOT / "docs/decisions").iterdir()} if "docs/decisions/" in linked else set()
+        {file.name for file in (ROOT / "docs/build/decisions").iterdir()}
+        if "docs/build/decisions/" in linked
+        else set()
     )
     assert {document.name for document in DOCUMENTS[1:]} - names - in_folders == set()
 
 
 def test_decisions_are_numbered_without_gaps_and_fit_a_page() -> None:
-    files = sorted((ROOT / "docs/decisions").glob("*.md"))
+    files = sorted((ROOT / "docs/build/decisions").glob("*.md"))
     numbers = [int(file.name[:4]) for file in files]
     assert all(after == before + 1 for before, after in pairwise(numbers))
     for file in files:

@@ -74,6 +74,6 @@ def test_picture_is_well_formed_and_loads_nothing(file: Path) -> None:
 
 @pytest.mark.always
 def test_drawn_picture_can_be_read_on_light_and_dark_pages() -> None:
-    text = (ROOT / "docs/overview.svg").read_text("utf-8")
+    text = (ROOT / "docs/build/overview.svg").read_text("utf-8")
     assert "prefers-color-scheme: dark" in text
     assert 'class="page"' in text, "it has a background of its own"

@@ -120,7 +120,7 @@ def contradictions(situation: Situation) -> Iterator[Finding]:
         refused = next((each for each in reversed(requests) if each.get("contradiction")), None)
         overruled = next((each for each in reversed(requests) if each.get("overruled")), None)
         if refused is not None:
-            hint = f"lmtb whoami shows what it sent; what decides: {page('http.md')}"
+            hint = f"lmtb whoami shows what it sent; what decides: {page('build/http.md')}"
             yield Finding(Level.WARN, "clients", f"{name}: {refused['contradiction']}", hint)
         elif overruled is not None:
             text = f"{name} was answered from {overruled.get('workspace')}, not from {overruled['overruled']}"

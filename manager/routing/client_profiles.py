@@ -1,7 +1,7 @@
 """Knows what client programs can do: how long they wait for lists, what they hear, what their model sees.
 
 Found by the name and version in `clientInfo`. The values were measured with the named versions.
-`docs/clients/profiles.md` shows the same table, and a test compares them. A workspace server knows no
+`docs/build/profiles.md` shows the same table, and a test compares them. A workspace server knows no
 clients: headers tell it what of a profile matters to it.
 """
 

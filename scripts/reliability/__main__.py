@@ -16,7 +16,7 @@ from scripts.benchmarks.environment import machine, own_manager
 from scripts.benchmarks.results import documents
 from scripts.reliability import chaos, crowds, peer_faults, soak, suite, table
 
-DOCS = suite.ROOT / "docs"
+DOCS = suite.ROOT / "docs" / "build"
 QUICK_S, LONG_S = 20.0, 300.0
 """Seconds of random faults, with and without --quick."""
 

@@ -25,7 +25,7 @@ from support.clients.ways.outcomes import Outcome
 from support.clients.ways.table import WAYS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "docs/clients/ways-of-starting.md"
+DOCUMENT = ROOT / "docs/build/ways-of-starting.md"
 
 
 def options(arguments: list[str]) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""The tables of measured cells, for `docs/clients/ways-of-starting.md`. Pure."""
+"""The tables of measured cells, for `docs/build/ways-of-starting.md`. Pure."""
 
 from __future__ import annotations
 

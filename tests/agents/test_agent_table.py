@@ -17,4 +17,4 @@ ROOT = Path(manager.__file__).parents[1]
 def test_the_version_in_the_table_is_the_one_that_is_installed_and_documented(agent: Agent) -> None:
     name, version = agent.package.split()
     assert f"{name}@{version}" in (ROOT / "scripts/agents").read_text()
-    assert f"`{name}` {version}" in (ROOT / "docs/clients/matrix.md").read_text()
+    assert f"`{name}` {version}" in (ROOT / "docs/build/matrix.md").read_text()

@@ -1,7 +1,7 @@
 """However an agent is started, its model is answered by the project in which the agent works.
 
 Two projects differ in a file that the model reads. The agents have the documented entry. What is known to be
-impossible stands in `docs/clients/ways-of-starting.md`, not here.
+impossible stands in `docs/build/ways-of-starting.md`, not here.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ ROOT = Path(manager.__file__).parents[1]
 
 
 def test_readers_are_shown_the_table_that_is_tested() -> None:
-    assert as_markdown() in (ROOT / "docs/clients/matrix.md").read_text()
+    assert as_markdown() in (ROOT / "docs/build/matrix.md").read_text()
 
 
 def test_what_a_client_cannot_do_is_about_a_client_and_an_ability() -> None:

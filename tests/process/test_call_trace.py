@@ -1,4 +1,4 @@
-"""The way of one call, as docs/architecture.md shows it, is the way that a real call takes."""
+"""The way of one call, as docs/build/architecture.md shows it, is the way that a real call takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import manager
 from scripts.call_trace.__main__ import Trace, trace_call
 
-ARCHITECTURE = Path(manager.__file__).parents[1] / "docs" / "architecture.md"
+ARCHITECTURE = Path(manager.__file__).parents[1] / "docs" / "build" / "architecture.md"
 MOST_MODULES = {"manager": 36, "workspace_server": 32}
 """Who reads the way of one call opens so many modules; fewer are better."""
 

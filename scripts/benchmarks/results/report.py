@@ -71,4 +71,4 @@ def write_documents(where: Machine, found: Sequence[Section], plan: Plan, *, who
         texts["quick"] = quick_text(figures_of(found))
     if whole:
         texts["targets"] = f"{targets_text(found, whole=True)}\n\n{machine_text(where, plan)}"
-    documents.write(ROOT / "docs" / "performance.md", texts)
+    documents.write(ROOT / "docs" / "build" / "performance.md", texts)

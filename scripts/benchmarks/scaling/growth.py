@@ -69,7 +69,7 @@ def run(plan: Plan) -> Section:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "growth.svg").write_text(svg)
     if plan.write_docs:
-        (ROOT / "docs" / "growth.svg").write_text(svg)
+        (ROOT / "docs" / "build" / "growth.svg").write_text(svg)
     return Section("growth", text(series), data, figures)
 
 

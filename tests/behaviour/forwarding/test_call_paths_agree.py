@@ -1,4 +1,4 @@
-"""Every path of a forwarded call gives the client the same answer (docs/forwarding.md).
+"""Every path of a forwarded call gives the client the same answer (docs/build/forwarding.md).
 
 The reference is the answer of the task path: a task sends the call on a new connection and reads the whole
 response. `PathRecorder` tells which path a call took.
@@ -177,7 +177,7 @@ def paths_of(accept: str, *, has_fast_path: bool) -> Sequence[Path]:
 
 
 def steps_of(path: Path, shape: Shape, *, is_trimmed: bool, kind: str, accept: str) -> list[str]:
-    """The steps that a call has to take, as docs/forwarding.md and the relay table have them."""
+    """The steps that a call has to take, as docs/build/forwarding.md and the relay table have them."""
     if path.first == "task":
         return ["task"]
     is_acceptable = accept == BOTH or not shape.is_events

@@ -22,7 +22,7 @@ from manager.routing.client_profiles import (
     profile_of,
 )
 
-PAGE = Path(__file__).parents[3] / "docs/clients/profiles.md"
+PAGE = Path(__file__).parents[3] / "docs/build/profiles.md"
 
 
 def seconds(value: float | None) -> str:

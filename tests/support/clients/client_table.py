@@ -1,7 +1,7 @@
 """The table of third-party MCP clients: how each is run, and what it supports through the manager.
 
 `scripts/clients` installs them, `tests/clients/` checks them. A test compares `as_markdown` with
-`docs/clients/matrix.md`.
+`docs/build/matrix.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records which path each forwarded call takes through the manager (docs/forwarding.md)."""
+"""Records which path each forwarded call takes through the manager (docs/build/forwarding.md)."""
 
 from __future__ import annotations
 

@@ -178,6 +178,7 @@ def first_request_cost(
         tools: the listed tools and meta-tools.
         instructions: what their server says of them, with their `tokens`.
     """
+    tools = [row for row in tools if not (profile.has_file_tools and row.get("repeatsClients"))]
     if profile.deferred_as == "nothing":
         return min(context_cost([instructions]), _SERVER_LINE)
     prefix = profile.name_prefix.format(ENTRY_NAME)

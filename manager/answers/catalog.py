@@ -14,7 +14,7 @@ import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -48,6 +48,8 @@ SCHEMA_DEADLINE_S: Final = 5.0
 """Seconds that all schemas of a handshake may take together. The clients that were measured wait 60 s for a
 call, in which the server also has to start; a tool without its schema can still be called."""
 
+_Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
 
 @dataclass(slots=True)
 class Listing:
@@ -73,7 +75,7 @@ class Catalog:
         self._forwarder = forwarder
         self._limit = settings.response_limit
         self._ids = itertools.count(1)
-        self._last: dict[str, list[Entry]] = {}
+        self._last: dict[tuple[str, _Headers], list[Entry]] = {}
 
     async def ask(
         self,
@@ -109,17 +111,23 @@ class Catalog:
             return Failure("the result is no object", is_error_answer=True)
         return jsonrpc.members_of(result)
 
-    async def tools(self, workspace: Workspace) -> Listing:
-        """The complete tool list, over all pages; after a failure the last known list, with an issue."""
+    async def tools(self, workspace: Workspace, traits: _Headers = ()) -> Listing:
+        """The complete tool list, over all pages; after a failure the last known list, with an issue.
+
+        Args:
+            workspace: whose server is asked.
+            traits: the header that tells what is special about the client, which the list depends on.
+        """
         raws: list[msgspec.Raw] = []
         issues: list[Issue] = []
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
-            page = await self.ask(workspace, names.TOOLS_LIST, {} if cursor is None else {"cursor": cursor})
+            params = {} if cursor is None else {"cursor": cursor}
+            page = await self.ask(workspace, names.TOOLS_LIST, params, traits)
             failure = self._page_failure(page)
             if failure is not None or isinstance(page, Failure):
-                return self._last_known(workspace, failure)
+                return Listing(self.last_known(workspace, traits), [], failure)
             raws += msgspec.json.decode(page["tools"], type=list[msgspec.Raw])
             issues += issues_from(_issues_in(page))
             cursor = jsonrpc.text_of(page["nextCursor"]) if "nextCursor" in page else None
@@ -127,16 +135,18 @@ class Catalog:
                 break
             seen.add(cursor)
         entries, dropped = discovery.usable_entries(raws)
-        self._last[workspace.id] = entries
+        self._last[workspace.id, traits] = entries
         return Listing(entries, [*dropped, *dict.fromkeys(issues)])
 
-    def last_known(self, workspace: Workspace) -> list[Entry]:
-        """The tools of the last list that was read completely."""
-        return self._last.get(workspace.id, [])
+    def last_known(self, workspace: Workspace, traits: _Headers) -> list[Entry]:
+        """The tools of the last list for clients with these traits that was read completely."""
+        return self._last.get((workspace.id, traits), [])
 
-    async def discovery(self, workspace: Workspace, instance: Instance) -> tuple[dict[str, Any], list[Entry]]:
-        """The discovery payload of a workspace, and the tools it describes."""
-        listing = await self.tools(workspace)
+    async def discovery(
+        self, workspace: Workspace, instance: Instance, traits: _Headers = ()
+    ) -> tuple[dict[str, Any], list[Entry]]:
+        """The discovery payload of a workspace for clients with these traits, and the tools it describes."""
+        listing = await self.tools(workspace, traits)
         issues = [*listing.issues, *([listing.failure] if listing.failure else [])]
         gate = asyncio.Semaphore(SCHEMA_READS)
         deadline = asyncio.get_running_loop().time() + SCHEMA_DEADLINE_S
@@ -181,9 +191,6 @@ class Catalog:
         if "tools" not in page or jsonrpc.bytes_of(page["tools"])[:1] != b"[":
             return discovery.make_issue("TOOLS_LIST_INVALID_RESULT", details="tools is no array")
         return None
-
-    def _last_known(self, workspace: Workspace, failure: Issue | None) -> Listing:
-        return Listing(self.last_known(workspace), [], failure)
 
 
 def _issues_in(page: Mapping[str, msgspec.Raw]) -> object:

@@ -20,6 +20,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.answers import replies
 from manager.answers.catalog import Catalog
 from manager.answers.exchange import Exchange, Located
+from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.lists import fingerprint
 from manager.answers.replies import Events, Plain, Reply
 from manager.answers.workspace_lookup import conflicting
@@ -74,11 +75,13 @@ class Handshakes:
         self,
         workspaces: Workspaces,
         catalog: Catalog,
+        adaptation: ListAdaptation,
         session_manager: HandshakeSessions,
         dependencies: Dependencies,
     ) -> None:
         self._workspaces = workspaces
         self._catalog = catalog
+        self._adaptation = adaptation
         self._session_manager = session_manager
         self._dependencies = dependencies
 
@@ -137,7 +140,8 @@ class Handshakes:
         exchange.decided(Located(workspace, WorkspaceSource.ARGUMENT))
         if exchange.session is not None:
             await self._session_manager.bind(exchange.session, workspace.id, folder)
-        discovery, entries = await self._catalog.discovery(workspace, instance)
+        traits = self._adaptation.traits_header(exchange)
+        discovery, entries = await self._catalog.discovery(workspace, instance, traits)
         logger().info(
             "handshake.ok",
             workspace=workspace.id,

@@ -114,6 +114,10 @@ class ListAdaptation:
         is_first_page = "cursor" not in exchange.params
         return is_first_page and leaves_its_folder(self._profiles.of(*exchange.client))
 
+    def traits_header(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
+        """The header that tells what is special about the client; none if nothing is."""
+        return _traits_header(self._profiles.of(*exchange.client))
+
     async def headers(self, exchange: Exchange, workspace: Workspace) -> tuple[tuple[bytes, bytes], ...]:
         """The headers that tell the workspace server how long a list may wait, and what the client needs."""
         profile, session = self._profiles.of(*exchange.client), exchange.session
@@ -133,12 +137,15 @@ class ListAdaptation:
     def _complete(
         self, profile: ClientProfile, own_servers: Sequence[OwnServers], wait_s: float
     ) -> tuple[tuple[bytes, bytes], ...]:
-        added = [_list_wait(wait_s), *needs_of(profile)]
-        if traits := client_traits(profile).encode():
-            added.append((headers.CLIENT_TRAITS.encode(), traits.encode()))
+        added = [_list_wait(wait_s), *needs_of(profile), *_traits_header(profile)]
         if own := encode(own_servers):
             added.append((headers.OWN_FILES.encode(), own.encode()))
         return tuple(added)
+
+
+def _traits_header(profile: ClientProfile) -> tuple[tuple[bytes, bytes], ...]:
+    traits = client_traits(profile).encode()
+    return ((headers.CLIENT_TRAITS.encode(), traits.encode()),) if traits else ()
 
 
 def _list_wait(seconds: float) -> tuple[bytes, bytes]:

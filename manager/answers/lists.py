@@ -187,7 +187,8 @@ class Lists:
         member, own = _own_entries(exchange)
         theirs: list[msgspec.Raw] = []
         if exchange.message.method == names.TOOLS_LIST:
-            theirs = _allowed(exchange, [one.raw for one in self._catalog.last_known(located.workspace)])
+            last = self._catalog.last_known(located.workspace, self._adaptation.traits_header(exchange))
+            theirs = _allowed(exchange, [entry.raw for entry in last])
         problem = make_issue("TOOLS_LIST_FETCH_FAILED", details=why)
         issues = [issue.as_json() for issue in (problem, *issues_of(exchange.claims))]
         value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: issues}}

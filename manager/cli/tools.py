@@ -219,13 +219,23 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 def _say_costs(answer: Mapping[str, Any], callable_: Sequence[Mapping[str, Any]], unseen: int) -> None:
     listed_tools, meta = [row for row in callable_ if row.get("listed")], objects(answer, "metaTools")
     cost = context_cost((*listed_tools, *meta, _instructions(answer)))
+    repeating = [row for row in listed_tools if row.get("repeatsClients")]
     with_them = f" with {' and '.join(str(meta_tool.get('name')) for meta_tool in meta)}" if meta else ""
     unlisted = sum("unlisted" in row for row in callable_)
     on_demand = len(callable_) - len(listed_tools) - unlisted
     say("", "; ".join(_sums(len(listed_tools), with_them, cost, on_demand, unlisted, unseen)))
+    if repeating:
+        rest = cost - context_cost(repeating)
+        text = f"{len(repeating)} are listed only to agents without file tools of their own"
+        say(f"{text}: about {rest} tokens for {_titles_with_file_tools()}")
     if listed_tools and _instructions(answer):
         costs = ", ".join(f"{row['client']} {row['tokens']}" for row in _first_requests(answer))
         say(f"in the first request of clients that find tools by a search, about: {costs}")
+
+
+def _titles_with_file_tools() -> str:
+    titles = [profile.title for profile in PROFILES if profile.has_file_tools]
+    return f"{', '.join(titles[:-1])} and {titles[-1]}"
 
 
 def _first_requests(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -267,6 +277,9 @@ def _explained(row: Mapping[str, Any]) -> str:
     if row.get("approval") == "deny":
         step = f"allow it with: lmtb tools allow {operand(name)}"
         return f"{name} of {source} is denied, so that every call is refused; {step}"
+    if row.get("listed") and row.get("repeatsClients"):
+        text = f"{name} of {source} can be called, and is listed to agents without file tools of their own"
+        return f"{text}; list it to all with: lmtb tools visibility {operand(name)} native"
     if row.get("listed"):
         return f"{name} is listed and can be called; it comes from {source} ({origin_of_listing(row)})"
     if row.get("unlisted"):

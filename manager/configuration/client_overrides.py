@@ -23,6 +23,7 @@ EVERY: Final = "*"
 MAX_SECONDS: Final = 3600.0
 _SEES: Final = ("structured", "text", "both")
 _HEARS: Final = ("always", "never")
+_ANSWERS: Final = {"yes": True, "no": False}
 PROJECT_FILES: Final = tuple(file.path for file in client_files.PROJECT_FILES)
 """Files of clients whose servers a project offers."""
 _NO_FILES: Final = "none"
@@ -89,6 +90,13 @@ def hears(text: str) -> Hears:
             f"{text!r} is neither always nor never; write one of them for all clients, or my-agent=never"
         )
     return cast("Hears", text)
+
+
+def yes_or_no(text: str) -> bool:
+    """Whether something holds for a client, or `ValueError`."""
+    if text not in _ANSWERS:
+        raise ValueError(f"{text!r} is neither yes nor no; write one of them for all clients, or my-agent=no")
+    return _ANSWERS[text]
 
 
 def project_files(text: str) -> tuple[str, ...]:

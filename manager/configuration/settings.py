@@ -25,6 +25,7 @@ BY_CLIENT: Mapping[str, Callable[[str], object]] = {
     "model_sees": client_overrides.sees,
     "hears_list_changed": client_overrides.hears,
     "own_files": client_overrides.project_files,
+    "has_file_tools": client_overrides.yes_or_no,
 }
 """Settings that may differ by client, and how one value is read. They are fields of a client's profile."""
 # Bytes.
@@ -120,6 +121,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(description="Leave servers that a client starts itself (.mcp.json …) out of its tool list."),
     ] = True
+    has_file_tools: Annotated[
+        str,
+        Meta(description="Whether clients read and search files themselves (yes, no), such as my-agent=yes."),
+    ] = ""
     roots_wait_s: Annotated[
         float, Meta(ge=0, le=60, description="Seconds a client has to answer a roots/list request.")
     ] = 5

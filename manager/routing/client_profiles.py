@@ -60,6 +60,8 @@ class ClientProfile(NamedTuple):
         drops_links: Whether a bare resource link reaches the model as nothing.
         has_code_mode: Whether some of its models write code, which gets the text and the structured content.
         roots_change: Whether its roots change in a session; `never` also if it has none.
+        has_file_tools: Whether its model reads and searches files, and runs commands, with tools of the
+            client: ours for that are then left out of its list.
     """
 
     title: str
@@ -84,6 +86,7 @@ class ClientProfile(NamedTuple):
     drops_links: bool = False
     has_code_mode: bool = False
     roots_change: RootsChange = "told"
+    has_file_tools: bool = False
 
 
 PROFILES: Final = (
@@ -99,6 +102,7 @@ PROFILES: Final = (
         defers_tools=True,
         deferred_as="names",
         roots_change="silently",
+        has_file_tools=True,
     ),
     ClientProfile(
         "Codex",
@@ -117,6 +121,7 @@ PROFILES: Final = (
         repeats_instructions=True,
         has_code_mode=True,
         roots_change="never",
+        has_file_tools=True,
     ),
     ClientProfile(
         "Gemini CLI",
@@ -130,6 +135,7 @@ PROFILES: Final = (
         name_prefix="mcp_{}_",
         reads_all_pages=False,
         own_files=(".gemini/settings.json",),
+        has_file_tools=True,
     ),
     ClientProfile(
         "opencode",
@@ -141,6 +147,7 @@ PROFILES: Final = (
         name_prefix="{}_",
         own_files=("opencode.json", "opencode.jsonc"),
         drops_links=True,
+        has_file_tools=True,
     ),
     ClientProfile(
         "Copilot CLI",
@@ -153,6 +160,7 @@ PROFILES: Final = (
         name_prefix="{}-",
         drops_links=True,
         roots_change="never",
+        has_file_tools=True,
     ),
     ClientProfile(
         "Qwen Code",
@@ -165,6 +173,7 @@ PROFILES: Final = (
         defers_tools=True,
         deferred_as="beginnings",
         own_tool_search=True,
+        has_file_tools=True,
     ),
     ClientProfile(
         "Kilo",
@@ -176,6 +185,7 @@ PROFILES: Final = (
         name_prefix="{}_",
         own_files=("kilo.json",),
         drops_links=True,
+        has_file_tools=True,
     ),
     ClientProfile(
         "Cline",
@@ -185,6 +195,7 @@ PROFILES: Final = (
         model_sees="both",
         name_prefix="{}__",
         roots_change="never",
+        has_file_tools=True,
     ),
     ClientProfile(
         "Continue",
@@ -196,6 +207,7 @@ PROFILES: Final = (
         name_prefix="",
         plain_names=True,
         roots_change="never",
+        has_file_tools=True,
     ),
     ClientProfile(
         "Grok Build",
@@ -302,6 +314,7 @@ def client_traits(profile: ClientProfile) -> ClientTraits:
         own_tool_search=profile.own_tool_search,
         repeats_instructions=profile.repeats_instructions,
         has_call_tool=leaves_its_folder(profile),
+        has_file_tools=profile.has_file_tools,
     )
 
 

@@ -32,13 +32,13 @@ _HANDSHAKE_SCHEMA: Final[Mapping[str, Any]] = {
 _CALL_TOOL_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "description": "Name of the workspace tool to call."},
-        "arguments": {"type": "object", "description": "Its arguments; see lm-tools://schema/{name}."},
+        "name": {"type": "string"},
+        "arguments": {"type": "object", "description": "See lm-tools://schema/{name}."},
         "workspace": {
             "type": "string",
-            "description": "Workspace handle from the handshake; not needed once a session is bound.",
+            "description": "The handle from the handshake, if this session made none.",
         },
-        "cwd": {"type": "string", "description": "Absolute project path, instead of a handle."},
+        "cwd": {"type": "string", "description": "Absolute path, instead of a handle."},
     },
     "required": ["name"],
 }
@@ -58,8 +58,9 @@ CALL_TOOL: Final[Mapping[str, Any]] = {
     "name": names.CALL_TOOL,
     "title": "Call a workspace tool",
     "description": describe(
-        "Calls one tool of a workspace by its name. Names the workspace by the handle of the handshake, which"
-        " stays valid while the folder exists, or by cwd; in a bound session neither is needed.",
+        "Calls a tool of a project by its name: in another folder or git worktree than the listed tools work"
+        " in (`cwd`), or by the handle of a handshake, which stays valid while the folder exists. A listed"
+        ' tool needs neither. Example: {"name": "lm_getDiagnostics", "cwd": "/home/me/shop"}.',
         _CALL_TOOL_SCHEMA,
     ),
     "inputSchema": _CALL_TOOL_SCHEMA,

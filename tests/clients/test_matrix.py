@@ -55,7 +55,7 @@ class User:
         await self.manager.ended()
         if number is signal.SIGKILL:
             await asyncio.sleep(AWAY_S)
-        self.manager = await self.home.start(http_port=self.manager.port)
+        self.manager = await self.home.start(http_port=self.manager.port, has_file_tools="no")
         self.ends[number] += 1
 
 
@@ -115,7 +115,7 @@ async def crowd(clients: Installed, tmp_path_factory: pytest.TempPathFactory) ->
     async with manager_home(folder / "user") as home:
         configure(home, entry("demo", stdio_command()))
         project = make_project(folder / "proj", **{"nonce.txt": NONCE})
-        crowd = Crowd(User(home, await home.start(), project), clients)
+        crowd = Crowd(User(home, await home.start(has_file_tools="no"), project), clients)
         yield crowd
         await crowd.close()
 

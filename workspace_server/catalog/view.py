@@ -270,12 +270,27 @@ class View:
             for offered in self.tools
             if offered.tool.visibility in visibilities
             and not is_own_server(offered.source, own_servers)
-            and not (offered.tool.unlisted and mode is not Mode.SHOW_ALL)
+            and not (mode is not Mode.SHOW_ALL and self._is_left_out(offered, traits))
         ]
         if added := self._meta_tools(mode, traits, keeps_meta_tools):
             definitions.extend(added)
             definitions.sort(key=lambda definition: naming.sort_key(definition["name"]))
         return definitions
+
+    def _is_left_out(self, offered: OfferedTool, traits: ClientTraits) -> bool:
+        """Whether lists leave a tool out that its visibility would show."""
+        if offered.tool.unlisted:
+            return True
+        return traits.has_file_tools and self.repeats_clients(offered)
+
+    def repeats_clients(self, offered: OfferedTool) -> bool:
+        """Whether a tool does what agents with tools for files and commands have anyway.
+
+        One that the user chose a visibility for counts as wanted.
+        """
+        if offered.source.kind != "builtin":
+            return False
+        return visibility_origin(offered, self.configuration.visibility) == "source"
 
     def needs_meta_tools(self, mode: Mode) -> bool:
         """Whether a model needs the meta-tools to reach all tools in this mode."""

@@ -31,7 +31,8 @@ def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
     (`catalog/view.py`), `listed` (in normal mode), `unlisted` (why its source leaves it out
-    of lists, if it does), `state` (`callable`, `hidden` or `pending`), `reason` if it
+    of lists, if it does), `repeatsClients` (whether lists for agents with file tools of their own
+    leave it out), `state` (`callable`, `hidden` or `pending`), `reason` if it
     cannot be called, `tokens` (of what agents send to models), `approval` (`allow`, `ask` or `deny`) and
     `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A
     source has `visibility` if the user chose one for all its tools. The listed meta-tools have `name` and
@@ -47,13 +48,11 @@ def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
     definitions = {str(definition["name"]): definition for definition in view.listed(Mode.NORMAL)}
     listed_names = set(definitions)
     configuration = view.configuration
-    rows = [_row(offered, listed_names, configuration) for offered in view.tools]
+    rows = [_row(offered, listed_names, view) for offered in view.tools]
     for name, reason in view.hidden.items():
         offered = view.snapshot.get(name)
         pending = name in view.snapshot.withheld
-        row: dict[str, Any] = (
-            {"name": name} if offered is None else _row(offered, listed_names, configuration)
-        )
+        row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed_names, view)
         rows.append({**row, "listed": False, "state": "pending" if pending else "hidden", "reason": reason})
     for row in rows:
         group = grouping.group(row["name"], row.get("kind", ""), BUILT_IN_DISABLED)
@@ -104,8 +103,8 @@ def _with_choice(source: Mapping[str, Any], configuration: Configuration) -> Map
     return source if visibility is None else {**source, "visibility": visibility}
 
 
-def _row(offered: OfferedTool, listed_names: set[str], configuration: Configuration) -> dict[str, Any]:
-    choices = configuration.visibility
+def _row(offered: OfferedTool, listed_names: set[str], view: View) -> dict[str, Any]:
+    configuration, choices = view.configuration, view.configuration.visibility
     unlisted = {"unlisted": offered.tool.unlisted} if offered.tool.unlisted else {}
     return {
         "name": offered.name,
@@ -115,6 +114,7 @@ def _row(offered: OfferedTool, listed_names: set[str], configuration: Configurat
         "visibilityOrigin": schema_defaults.visibility_origin(offered, choices),
         "listed": offered.name in listed_names,
         **unlisted,
+        **({"repeatsClients": True} if view.repeats_clients(offered) else {}),
         "state": "callable",
         "tokens": tokens(offered.definition),
         "approval": gate.policy(offered.name, offered.tool, configuration.approvals),

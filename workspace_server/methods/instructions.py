@@ -67,14 +67,14 @@ def instructions(view: View, root: str, reader: Reader) -> str:
         sentences = [_short_offer(view, sources), *_short_ways(view, root, reader)]
         brief = [source for source in sources if len(source.instructions or "") <= MAX_REPEATED]
         return "\n\n".join([" ".join(sentences), *_quotes(brief, MAX_REPEATED)])
-    text = " ".join([_offer(view, sources), *_ways(view, root, reader)])
+    text = " ".join([_offer(view, sources, reader.traits), *_ways(view, root, reader)])
     return "\n\n".join([text, *_quotes(sources, MAX_ALL_QUOTED)])
 
 
 # What is behind --------------------------------------------------------------------------------------------
 
 
-def _offer(view: View, sources: Sequence[Source]) -> str:
+def _offer(view: View, sources: Sequence[Source], traits: ClientTraits) -> str:
     parts = []
     if sources:
         parts.append(f"MCP servers {_limited([_name_of(source) for source in sources])}")
@@ -82,7 +82,8 @@ def _offer(view: View, sources: Sequence[Source]) -> str:
         parts.append("language tools (lm_*)")
     if _scripts(view):
         parts.append("the project's scripts")
-    if "lm_readFile" in view.by_name:
+    file_tool = view.by_name.get("lm_readFile")
+    if file_tool is not None and not (traits.has_file_tools and view.repeats_clients(file_tool)):
         parts.append("file tools")
     return f"Behind this server: {'; '.join(parts) or 'nothing yet'}."
 

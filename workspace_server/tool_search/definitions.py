@@ -98,24 +98,23 @@ TOOL_SEARCH: Final[dict[str, Any]] = {
     "name": SEARCH,
     "title": "Search tools",
     "description": (
-        "Find tools by what they are called or what they do. Many tools that can be called are not listed: "
-        "search before you conclude that something cannot be done. Each hit has the tool's name, "
-        "description, score (1 is best) and inputSchema; call it with execute_tool, or directly by its name. "
-        "A few telling words work best; typing errors are forgiven."
+        "Find tools of this server by what they do. Many that can be called are not listed: search before "
+        "you conclude that something cannot be done. Each hit has the tool's name, description, score (1 is "
+        "best) and inputSchema; call it with execute_tool, or directly by its name. A few telling words work "
+        'best; typing errors are forgiven. Example: {"query": "send email"}'
     ),
     "inputSchema": {
         "type": "object",
         "properties": {
             "query": {
                 "type": "string",
-                "description": "What the tool is called or does, e.g. `send email`. Empty: all tools.",
+                "description": "Empty: all tools.",
             },
             "max_results": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_RESULTS,
                 "default": DEFAULT_RESULTS,
-                "description": "How many hits to show at most.",
             },
         },
     },
@@ -127,15 +126,16 @@ EXECUTE_TOOL: Final[dict[str, Any]] = {
     "title": "Call a tool",
     "description": (
         "Call any tool by its name, as tool_search reports it, whether it is listed or not. The answer is "
-        "exactly what the tool itself would answer. Look at the tool's inputSchema first."
+        "exactly what the tool itself would answer. Look at the tool's inputSchema first. "
+        'Example: {"name": "memory__search_nodes", "arguments": {"query": "Ada"}}'
     ),
     "inputSchema": {
         "type": "object",
         "properties": {
-            "name": {"type": "string", "description": "The exact name of the tool."},
+            "name": {"type": "string"},
             "arguments": {
                 "type": "object",
-                "description": "The tool's own arguments, as its inputSchema wants them. Default: none.",
+                "description": "As its inputSchema wants them.",
                 "additionalProperties": True,
             },
         },

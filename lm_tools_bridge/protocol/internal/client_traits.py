@@ -117,12 +117,15 @@ class ClientTraits(NamedTuple):
         own_tool_search: whether its own tool is named `tool_search`.
         repeats_instructions: whether it shows a server's instructions to its model with each of its tools.
         has_call_tool: whether the manager's `lmToolsBridge.callTool` is in its list.
+        has_file_tools: whether its model reads and searches files, and runs commands, with the client's own
+            tools: the built-in tools would only cost it tokens.
     """
 
     lists_once: bool = False
     own_tool_search: bool = False
     repeats_instructions: bool = False
     has_call_tool: bool = False
+    has_file_tools: bool = False
 
     def encode(self) -> str:
         """The value of the header; empty if nothing is special."""

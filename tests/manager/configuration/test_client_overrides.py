@@ -65,6 +65,7 @@ def test_what_a_model_sees_is_one_of_three_words(tmp_path: Path) -> None:
     ("setting", "message"),
     [
         ("LMTB_HEARS_LIST_CHANGED", "'sometimes' is neither always nor never"),
+        ("LMTB_HAS_FILE_TOOLS", "'sometimes' is neither yes nor no"),
         ("LMTB_OWN_FILES", "'sometimes' is none of .mcp.json, .vscode/mcp.json, .cursor/mcp.json"),
     ],
 )

@@ -43,6 +43,7 @@ def as_row(profile: ClientProfile) -> str:
         "none" if profile.longest_name is None else str(profile.longest_name),
         f"`{profile.name_prefix}`" if profile.name_prefix else "none",
         "yes" if profile.reads_all_pages else "first only",
+        "yes" if profile.has_file_tools else "no",
         ", ".join(f"`{file}`" for file in profile.own_files) or "none",
     )
     return f"| {' | '.join(cells)} |"
@@ -132,6 +133,7 @@ def test_every_value_that_a_user_may_set_counts() -> None:
         model_sees="a=both",
         hears_list_changed="a=never",
         own_files="a=.mcp.json .cursor/mcp.json",
+        has_file_tools="a=yes",
     )
     found = ClientProfiles(by_client(settings)).of("a", "1")
     assert found == OTHER._replace(
@@ -139,6 +141,7 @@ def test_every_value_that_a_user_may_set_counts() -> None:
         model_sees="both",
         hears_list_changed="never",
         own_files=(".mcp.json", ".cursor/mcp.json"),
+        has_file_tools=True,
     )
     assert ClientProfiles(by_client(Settings(own_files="claude-code=none"))).of("claude-code").own_files == ()
 

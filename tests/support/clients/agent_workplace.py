@@ -37,8 +37,8 @@ SLOW_S = 5.0
 """Longer than an agent that goes on without a list waits, and shorter than any of the others."""
 LATE_S = 25.0
 """By when a server that starts slowly is there, and its tools are in the list of an agent that hears of them."""
-AS_SHIPPED = {"match_wait_s": 5, "announce_hold_s": 0.4}
-"""Settings that other tests make shorter."""
+AS_SHIPPED = {"match_wait_s": 5, "announce_hold_s": 0.4, "has_file_tools": "no"}
+"""Settings that other tests make shorter. Our file tools, which these tests call, are listed to all agents."""
 Deed = Callable[[], Awaitable[object]]
 
 

@@ -24,16 +24,13 @@ TOOL = Tool(
         "name": "calculator",
         "title": "Calculator",
         "description": (
-            "Evaluate an arithmetic expression, exactly where possible. Operators: + - * / // % ** and "
-            "parentheses; constants: pi, e, tau; functions: sqrt, abs, round, min, max, floor, ceil, log, "
-            "log2, log10, exp, sin, cos, tan, asin, acos, atan (angles in radians). "
-            "Example: `round(100 * 1.07 ** 5, 2)`."
+            "Calculate, exactly where possible, instead of in your head; for agents that cannot run code. "
+            "+ - * / // % **, pi, e, tau, sqrt, abs, round, min, max, floor, ceil, log, log2, log10, exp, "
+            'sin, cos, tan, asin, acos, atan (radians). Example: {"expression": "round(100 * 1.07 ** 5, 2)"}'
         ),
         "inputSchema": {
             "type": "object",
-            "properties": {
-                "expression": {"type": "string", "description": "For example `(2 + 3) * sqrt(16)`."}
-            },
+            "properties": {"expression": {"type": "string"}},
             "required": ["expression"],
             "additionalProperties": False,
         },

@@ -76,7 +76,7 @@ def suggestions(name: str) -> list[str]:
     return list(dict.fromkeys(zone_names[key] for key in [*close, *last]))[:_MAX_SUGGESTIONS]
 
 
-_MOMENT = "ISO 8601, e.g. `2026-03-29T02:30:00` or `2026-03-29T02:30:00Z`, or epoch seconds as a number."
+_MOMENT = "ISO 8601, local without an offset: `2026-03-29T02:30:00Z`; or epoch seconds."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WEEKDAYS = calendar.day_name[:]
 _ONE_SECOND = timedelta(seconds=1)
@@ -89,10 +89,10 @@ TOOL = Tool(
         "name": "datetime",
         "title": "Date and time",
         "description": (
-            "Tell the current date and time, or calculate with dates. `now`: the present moment. `parse`: "
-            "read `value`. `add`: `value` (default now) plus `duration`; days and longer keep the time of "
-            "day, hours and shorter are absolute. `diff`: time from `value` to `other`. `convert`: show "
-            "`value`, which is local time if it names no offset, in `timezone`."
+            "The date and time now, or calculation with dates and time zones, for agents that cannot run "
+            "`date`. `parse` reads `value`; `add`: `value` (default now) plus `duration`, where days and "
+            "longer keep the time of day; `diff`: from `value` to `other`; `convert`: `value` in `timezone`. "
+            'Example: {"operation": "add", "duration": "P1M"}'
         ),
         "inputSchema": {
             "type": "object",
@@ -101,7 +101,6 @@ TOOL = Tool(
                     "type": "string",
                     "enum": ["now", "parse", "add", "diff", "convert"],
                     "default": "now",
-                    "description": "What to do.",
                 },
                 "timezone": {
                     "type": "string",
@@ -113,12 +112,12 @@ TOOL = Tool(
                 "other": {
                     "type": ["string", "number"],
                     "maxLength": 64,
-                    "description": f"For `diff`: the later moment. {_MOMENT}",
+                    "description": "For `diff`.",
                 },
                 "duration": {
                     "type": "string",
                     "maxLength": 64,
-                    "description": "For `add`: ISO 8601, e.g. `P1D`, `PT36H`, `-P2W`.",
+                    "description": "ISO 8601, e.g. `PT36H`, `-P2W`.",
                 },
             },
             "additionalProperties": False,

@@ -39,32 +39,28 @@ TOOL = Tool(
         "name": "lm_findFiles",
         "title": "Find files",
         "description": (
-            "Find files of the workspace by a glob on their paths. A pattern without a slash matches at "
-            "any depth (`*.ts`); one with a slash starts at your own folder if that has its first name, "
-            "else at the workspace's root (`src/*`, `src/**/*.test.ts`), or at a folder's name "
-            "(`Folder/src/**`). `{a,b}` means either. Absolute patterns work too. Files that the project "
-            "ignores or excludes are left out, and `.git` always is. Results come folder by folder; "
-            "`capped` says that there are more; `offset` gets the next page. To search inside files use "
-            "lm_findTextInFiles."
+            "Find files of the project by a glob on their paths. For agents without a glob tool, and where "
+            "theirs shows ignored files: these are left out. Without a slash it matches at any depth "
+            "(`*.ts`), with one from your folder or the root (`src/**/*.{ts,js}`). If `capped`, there are "
+            'more: `offset` gets them. Inside files: lm_findTextInFiles. Example: {"query": "*.test.ts"}'
         ),
         "inputSchema": {
             "type": "object",
             "properties": {
                 "query": {
                     "type": "string",
-                    "description": 'Glob like `**/*.{ts,js}` or `src/*`, or a folder name; "" is every file.',
+                    "description": 'A glob, absolute too, or a folder\'s name; "" is every file.',
                 },
                 "maxResults": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": 10_000,
                     "default": DEFAULT_MAX_RESULTS,
-                    "description": "At most so many files.",
                 },
                 "includeIgnoredFiles": {
                     "type": "boolean",
                     "default": False,
-                    "description": "Also files that .gitignore or the editor's exclude settings hide.",
+                    "description": "Also what .gitignore or the editor's settings exclude.",
                 },
                 "offset": OFFSET_SCHEMA,
             },

@@ -49,12 +49,10 @@ TOOL = Tool(
         "name": "lm_findTextInFiles",
         "title": "Find text in files",
         "description": (
-            "Search the contents of the workspace's files, line by line. `query` is plain text, or with "
-            "`querySyntax: regex` a regular expression without look-around and backreferences. A query "
-            "without capital letters matches any case, one with capitals only that case. `includePattern` "
-            "is a glob as in lm_findFiles. Ignored, excluded and binary files and `.git` are left out. "
-            "Results come folder by folder, by line; `capped` says that there are more: narrow the query "
-            "or the pattern, or get the next page with `offset`."
+            "Find lines in the project's files by a text or regular expression. For agents without grep. "
+            "Where a symbol is used or declared: lm_references and lm_findSymbol, if they are listed. A "
+            "query without capitals matches any case. Ignored and binary files are left out. If `capped`, "
+            'narrow the query, or go on with `offset`. Example: {"query": "TODO", "includePattern": "src/**"}'
         ),
         "inputSchema": {
             "type": "object",
@@ -62,34 +60,32 @@ TOOL = Tool(
                 "query": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "What to look for, within one line.",
                 },
                 "querySyntax": {
                     "type": "string",
                     "enum": ["literal", "regex"],
-                    "description": "How to read `query`. Default: literal.",
+                    "description": "Default: literal. regex: no look-around, no backreferences.",
                 },
-                "isRegexp": {"type": "boolean", "description": "Older spelling of `querySyntax: regex`."},
+                "isRegexp": {"type": "boolean", "description": "Older for `querySyntax: regex`."},
                 "caseSensitive": {
                     "type": "boolean",
                     "default": False,
-                    "description": "Match the exact case even if `query` has no capital letters.",
+                    "description": "Also without capitals.",
                 },
                 "includePattern": {
                     "type": "string",
-                    "description": "Only files matching this glob: `*.ts`, `src/**`, `Folder/src/*.{ts,js}`.",
+                    "description": "A glob, as in lm_findFiles.",
                 },
                 "maxResults": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": 10_000,
                     "default": DEFAULT_MAX_RESULTS,
-                    "description": "At most so many matching lines.",
                 },
                 "includeIgnoredFiles": {
                     "type": "boolean",
                     "default": False,
-                    "description": "Also files that .gitignore or the editor's exclude settings hide.",
+                    "description": "As in lm_findFiles.",
                 },
                 "offset": {**OFFSET_SCHEMA, "maximum": 10_000},
             },

@@ -51,39 +51,34 @@ TOOL = Tool(
         "name": "lm_listDirectory",
         "title": "List directory",
         "description": (
-            "List a directory of the workspace, by default its root: directories first, with a `/` at the "
-            "end, then files. `depth` looks into subdirectories too. Ignored and excluded entries and "
-            "`.git` are left out unless `includeIgnoredFiles` is set. `capped` says that there are more: "
-            "`offset` gets the next page. To find files by name anywhere use lm_findFiles."
+            "List a directory of the project, by default its root. For agents that cannot list directories "
+            "themselves, and for a first look at a project without ignored files: `depth` shows the levels "
+            "below. If `capped`, there are more: `offset` gets them. Files by name: lm_findFiles. "
+            'Example: {"filePath": "src", "depth": 2}'
         ),
         "inputSchema": {
             "type": "object",
             "properties": {
                 "filePath": {
                     "type": "string",
-                    "description": (
-                        "The directory: `Folder/path`, absolute, or relative: to your own folder, else to "
-                        "the workspace. Default: the root of the workspace."
-                    ),
+                    "description": "Relative to your folder, else to the root; or absolute.",
                 },
                 "depth": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": 5,
                     "default": DEFAULT_DEPTH,
-                    "description": "How many levels to show; 1 is the directory's own entries.",
                 },
                 "maxResults": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": 5000,
                     "default": DEFAULT_MAX_RESULTS,
-                    "description": "At most so many entries; upper levels come first.",
                 },
                 "includeIgnoredFiles": {
                     "type": "boolean",
                     "default": False,
-                    "description": "Also entries that .gitignore or the editor's exclude settings hide.",
+                    "description": "Also what .gitignore or the editor's settings exclude.",
                 },
                 "offset": {**OFFSET_SCHEMA, "maximum": MAX_COUNTED},
             },

@@ -17,7 +17,7 @@ OFFSET_SCHEMA: Final = {
     "minimum": 0,
     "maximum": 100_000,
     "default": 0,
-    "description": "Skip so many results: the `nextOffset` of the page before.",
+    "description": "The `nextOffset` of the page before.",
 }
 MEMBER_SCHEMAS: Final = {
     "total": {

@@ -44,36 +44,32 @@ TOOL = Tool(
         "name": "lm_readFile",
         "title": "Read file",
         "description": (
-            "Read a file of the workspace, whole or from `startLine` to `endLine` (1-based, inclusive). "
-            "Text comes back exactly as it is; `truncated` says that `maxBytes` cut it: go on at "
-            "`nextStartLine`. Binary files come as an embedded resource if they fit into `maxBytes`."
+            "Read a file of the project, or lines of it, exactly as it is. For agents that cannot read files "
+            "themselves. If `truncated`, go on at `nextStartLine`. Binary files come as embedded resources. "
+            'Example: {"filePath": "src/app.ts", "startLine": 40, "endLine": 80}'
         ),
         "inputSchema": {
             "type": "object",
             "properties": {
                 "filePath": {
                     "type": "string",
-                    "description": (
-                        "`Folder/path`, absolute, or relative: to your own folder, else to the workspace."
-                    ),
+                    "description": "Relative to your folder, else to the root; or absolute.",
                 },
                 "startLine": {
                     "type": "integer",
                     "minimum": 1,
                     "default": 1,
-                    "description": "First line to read.",
                 },
                 "endLine": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": "Last line to read. Default: the last line of the file.",
+                    "description": "Inclusive. Default: the last line.",
                 },
                 "maxBytes": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": MAX_BYTES,
                     "default": DEFAULT_MAX_BYTES,
-                    "description": "At most so many bytes of content.",
                 },
             },
             "required": ["filePath"],

@@ -207,3 +207,45 @@ def test_what_others_wrote_is_not_installed_without_node(
     done = run(checkout, *command)
     assert (done.returncode, done.stdout) == (75, "")
     assert done.stderr == f"{reason}\n"
+
+
+# makes environments whose Python does nothing
+FAKE_PYTHON = """case "$*" in
+*sys.version*) exec "{real}" "$@" ;;
+"-I -m venv"*) mkdir -p venv/bin && ln -s "$0" venv/bin/python ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("script", ["real-servers", "clients", "language-servers", "nats-servers"])
+def test_what_others_wrote_is_installed_once_for_all_checkouts(tmp_path: Path, script: str) -> None:
+    """The folder is the user's; what is in it needs the Python below a checkout's environment, not that environment."""
+    first, second = (checkout_with_environment(tmp_path / name) for name in ("first", "second"))
+    assert "installing" in install_of_others(first, script).stderr
+    again = install_of_others(second, script)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def checkout_with_environment(folder: Path) -> Path:
+    """Scripts with an environment whose Python only says what it is; pip, npm and Node do nothing."""
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    environment = folder / ".venv" / "bin"
+    environment.mkdir(parents=True)
+    (environment / "real").symlink_to(Path(sys.executable).resolve())
+    (environment.parent / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    for program, text in {
+        environment / "python": FAKE_PYTHON.format(real=environment / "real"),
+        environment / "node": "echo v22.0.0\n",
+        **{environment / name: "" for name in ("npm", "gopls", "rust-analyzer")},
+    }.items():
+        program.write_text(f"#!{SH}\n{text}")
+        program.chmod(0o755)
+    return folder
+
+
+def install_of_others(checkout: Path, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(checkout / "scripts" / script)],
+        env={"PATH": f"{checkout}/.venv/bin:/usr/bin:/bin", "HOME": str(checkout.parent / "home")},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip

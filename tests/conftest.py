@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+# Without compiled files every worker rewrites all assertions again, and each of hundreds of processes compiles all that
+# it imports. Before other imports, whose files are then kept as well.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import asyncio
 import gc
 import itertools
-import os
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -8,6 +8,7 @@ needs no trust.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -40,6 +41,21 @@ class PlannedAdoption:
 
     adoption: Adoption
     files: tuple[Planned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUndo:
+    """Changes to take back.
+
+    Attributes:
+        files: how that changes the files; one that is as it was before is left out.
+        steps: the changes that are taken back, the oldest first.
+        earlier: those that stay, and can be taken back later.
+    """
+
+    files: tuple[Planned, ...]
+    steps: tuple[Sequence[UndoRecord], ...]
+    earlier: tuple[Sequence[UndoRecord], ...]
 
 
 class AdoptionFiles(ABC):
@@ -103,34 +119,56 @@ class AdoptionFiles(ABC):
         """Write all files, or none if one of them fails, and remember the bytes."""
         return self._locked(lambda: self._adopt(planned.files))
 
-    def plan_undo(self) -> tuple[Planned, ...] | Refusal:
-        """How the change would be taken back in all files; what others wrote into them since stays.
+    def plan_undo(self, *, whole: bool = False) -> PlannedUndo | Refusal:
+        """How the last change would be taken back in all files; what others wrote into them since stays.
 
         `changed_since` if somebody else changed a server that was moved.
+
+        Args:
+            whole: take all changes back, to how the files were before the first.
         """
         try:
-            records = undo_records.load_set(self.state_dir, self._name)
+            changes = undo_records.load_stack(self.state_dir, self._name)
         except (OSError, UnsafePathError) as error:
             return Refusal("no_undo", f"the undo record cannot be read: {error}", "edit the files by hand")
-        if not records:
+        if not changes:
             return Refusal("no_undo", f"nothing to undo in {self.root}", "look at the files, or at git diff")
-        planned = []
-        for record in records:
-            state = self._read(str(record.path))
+        steps = changes if whole else changes[-1:]
+        states: dict[Path, FileState] = {}
+        files: dict[Path, Planned] = {}
+        for record in itertools.chain(*reversed(steps)):
+            refusal = self._plan_step(record, states, files)
+            if refusal is not None:
+                return refusal
+        planned = [file for path, file in files.items() if file.after != states[path].content]
+        return PlannedUndo(tuple(planned), tuple(steps), tuple(changes[: len(changes) - len(steps)]))
+
+    def _plan_step(
+        self, record: UndoRecord, states: dict[Path, FileState], files: dict[Path, Planned]
+    ) -> Refusal | None:
+        """Take one change of a file back, after those that came later; `states` are the files as they are."""
+        path = record.path
+        if path not in states:
+            state = self._read(str(path))
             if isinstance(state, Refusal):
                 return state
-            if state.content == record.before:
-                continue
-            file = plan_undo_of(record, state, self._form(record.path))
-            if isinstance(file, Refusal):
-                return file
-            planned.append(file)
-        return tuple(planned)
+            states[path] = state
+        later = files.get(path)
+        now = replace(states[path], content=later.after) if later is not None else states[path]
+        if now.content == record.before:
+            return None
+        file = plan_undo_of(record, now, self._form(path))
+        if isinstance(file, Refusal):
+            return file
+        keeps_others = file.keeps_others or (later is not None and later.keeps_others)
+        folders = (*file.folders, *(later.folders if later is not None else ()))
+        files[path] = Planned(states[path], file.after, folders, keeps_others)
+        return None
 
     def has_undo(self) -> bool:
         """Whether a change is remembered."""
         try:
-            return bool(undo_records.load_set(self.state_dir, self._name))
+            return bool(undo_records.load_stack(self.state_dir, self._name))
         except (OSError, UnsafePathError):
             return False
 
@@ -141,7 +179,8 @@ class AdoptionFiles(ABC):
     def changed_since(self, records: Sequence[UndoRecord] | None = None) -> list[tuple[FileState, bytes]]:
         """The files that are neither what was written nor what was there before, with what was written."""
         if records is None:
-            records = undo_records.load_set(self.state_dir, self._name)
+            changes = undo_records.load_stack(self.state_dir, self._name)
+            records = changes[-1] if changes else []
         changed_files = []
         for record in records:
             state = self._read(str(record.path))
@@ -149,8 +188,8 @@ class AdoptionFiles(ABC):
                 changed_files.append((state, record.after))
         return changed_files
 
-    def undo(self, planned: Sequence[Planned]) -> Refusal | None:
-        """Restore all files, or none if one of them fails, and forget the change."""
+    def undo(self, planned: PlannedUndo) -> Refusal | None:
+        """Restore all files, or none if one of them fails, and forget the changes that were taken back."""
         return self._locked(lambda: self._undo(planned))
 
     def _locked(self, work: Callable[[], Refusal | None]) -> Refusal | None:
@@ -164,8 +203,8 @@ class AdoptionFiles(ABC):
             return file_access.unusable_state(error)
 
     def _adopt(self, files: Sequence[Planned]) -> Refusal | None:
-        old = undo_records.load_set(self.state_dir, self._name)
-        self._remember(files, {})
+        old = undo_records.load_stack(self.state_dir, self._name)
+        self._remember(old, files, {})
         try:
             folders = write_all(files)
         except BaseException:
@@ -174,19 +213,21 @@ class AdoptionFiles(ABC):
         if isinstance(folders, Refusal):
             self._restore_record(files, old)
             return folders
-        self._remember(files, folders)
+        self._remember(old, files, folders)
         return None
 
-    def _restore_record(self, files: Sequence[Planned], old: Sequence[UndoRecord]) -> None:
+    def _restore_record(self, files: Sequence[Planned], old: Sequence[Sequence[UndoRecord]]) -> None:
         """Take back `_remember`, unless a file could not be restored: the new record has its bytes."""
         if any(_content(file.state) != file.state.content for file in files):
             return
-        if old:
-            undo_records.save_set(self.state_dir, self._name, old)
-        else:
-            undo_records.forget(self.state_dir, self._name)
+        undo_records.save_stack(self.state_dir, self._name, old)
 
-    def _remember(self, files: Sequence[Planned], folders: Mapping[Path, Sequence[Path]]) -> None:
+    def _remember(
+        self,
+        old: Sequence[Sequence[UndoRecord]],
+        files: Sequence[Planned],
+        folders: Mapping[Path, Sequence[Path]],
+    ) -> None:
         records = [
             UndoRecord(
                 file.state.path,
@@ -196,13 +237,17 @@ class AdoptionFiles(ABC):
             )
             for file in files
         ]
-        undo_records.save_set(self.state_dir, self._name, records)
+        undo_records.save_stack(self.state_dir, self._name, [*old, records])
 
-    def _undo(self, files: Sequence[Planned]) -> Refusal | None:
-        folders = write_all(files)
+    def _undo(self, planned: PlannedUndo) -> Refusal | None:
+        changes = undo_records.load_stack(self.state_dir, self._name)
+        if changes != [*planned.earlier, *planned.steps]:
+            text = "another command changed these files meanwhile"
+            return Refusal("changed_meanwhile", text, "repeat the command")
+        folders = write_all(planned.files)
         if isinstance(folders, Refusal):
             return folders
-        undo_records.forget(self.state_dir, self._name)
+        undo_records.save_stack(self.state_dir, self._name, planned.earlier)
         return None
 
 

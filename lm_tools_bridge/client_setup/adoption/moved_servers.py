@@ -49,7 +49,7 @@ class MovedServers:
         """Put all servers back; yields whose are done. What is refused stays, with its undo data."""
         places, self.places = self.places, []
         for name, files in places:
-            planned = files.plan_undo()
+            planned = files.plan_undo(whole=True)
             refusal = planned if isinstance(planned, Refusal) else files.undo(planned)
             if refusal is None:
                 yield name
@@ -67,11 +67,11 @@ class MovedServers:
 def _project_roots(state_dir: Path) -> Iterator[Path]:
     for file in sorted((state_dir / undo_records.FOLDER).glob("project-*.json")):
         try:
-            records = undo_records.load_set(state_dir, file.stem)
+            changes = undo_records.load_stack(state_dir, file.stem)
         except (OSError, UnsafePathError):
             continue
-        roots = (_root_of(record.path) for record in records)
-        yield from (root for root in roots if root is not None)
+        roots = (_root_of(record.path) for change in changes for record in change)
+        yield from dict.fromkeys(root for root in roots if root is not None)
 
 
 def _root_of(path: Path) -> Path | None:

@@ -105,13 +105,16 @@ def _of_address(text: str) -> Iterator[str]:
 @click.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--user", is_flag=True, help="Move servers of your own files, for all projects.")
-@click.option("--undo", is_flag=True, help="Put the servers back where they were.")
+@click.option("--undo", is_flag=True, help="Take the last change back: put its servers back where they were.")
+@click.option("--all", "everything", is_flag=True, help="With --undo: take all changes back.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cwd_option
 @json_option
 @click.pass_context
-def adopt(ctx: click.Context, /, names: tuple[str, ...], user: bool, undo: bool, **options: bool) -> None:
+def adopt(
+    ctx: click.Context, /, names: tuple[str, ...], user: bool, undo: bool, everything: bool, **options: bool
+) -> None:
     """Move servers that clients start themselves into a workspace.toml.
 
     Without --user, reads the project's .mcp.json, .vscode/mcp.json and .cursor/mcp.json, and writes its
@@ -124,11 +127,13 @@ def adopt(ctx: click.Context, /, names: tuple[str, ...], user: bool, undo: bool,
     """
     if undo and names:
         raise click.UsageError("--undo restores all files: it takes no names")
+    if everything and not undo:
+        raise click.UsageError("--all is about --undo")
     if user and ctx.obj is not None:
         raise click.UsageError("--user is about no project: it takes no --cwd")
     command = _Command(_user_files() if user else _project_files(ctx.obj), **options)
     if undo:
-        command.undo()
+        command.undo(whole=everything)
     else:
         command.adopt(names)
 
@@ -179,20 +184,25 @@ class _Command:
             result: _Result = "planned" if self.dry_run else "declined"
             self._end(result, "nothing was written", planned.files, adoption)
 
-    def undo(self) -> None:
-        planned = self.files.plan_undo()
+    def undo(self, *, whole: bool) -> None:
+        planned = self.files.plan_undo(whole=whole)
         if isinstance(planned, Refusal):
             self._show_changed_since(planned)
             _fail(planned)
-        self._show(planned)
-        if not self._may(planned):
-            self._end("planned" if self.dry_run else "declined", "nothing was written", planned)
+        self._show(planned.files)
+        if not self._may(planned.files):
+            self._end("planned" if self.dry_run else "declined", "nothing was written", planned.files)
             return
         refused = self.files.undo(planned)
         if refused is not None:
             _fail(refused)
-        restored = ", ".join(short(file.state.path) for file in planned)
-        self._end("done", f"restored: {restored or 'nothing, all files are as they were'}", planned)
+        restored = ", ".join(short(file.state.path) for file in planned.files)
+        text = f"restored: {restored or 'nothing, all files are as they were'}"
+        if planned.earlier:
+            count = len(planned.earlier)
+            text += f"\n{count} earlier {'change' if count == 1 else 'changes'} can be taken back: "
+            text += "lmtb adopt --undo, or all with --undo --all"
+        self._end("done", text, planned.files)
 
     def _check_names(self, names: Sequence[str], adoption: Adoption) -> None:
         unknown = sorted(set(names) - {server.name for server in adoption.servers})

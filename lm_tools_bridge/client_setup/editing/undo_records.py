@@ -1,6 +1,7 @@
-"""Remembers the bytes of files from before their last change, to restore them. Blocks.
+"""Remembers the bytes of files from before their changes, to restore them. Blocks.
 
-A record belongs to a client, or to a project with several files.
+Of a client's file, the last change is remembered; of the files of a project, or of the user, every change
+that was not taken back, as a stack.
 
 The records may have tokens of other servers in them: they are files of mode 0600 in a folder of mode 0700.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,16 +47,25 @@ def save(state_dir: Path, client: str, record: UndoRecord) -> None:
     Raises:
         OSError, UnsafePathError: the record cannot be written.
     """
-    save_set(state_dir, client, [record])
+    save_stack(state_dir, client, [[record]])
 
 
-def save_set(state_dir: Path, name: str, records: Sequence[UndoRecord]) -> None:
-    """Remember one change of several files. Raises like `save`."""
+def save_stack(state_dir: Path, name: str, changes: Sequence[Sequence[UndoRecord]]) -> None:
+    """Remember the changes of several files, the oldest first; without any, their record is deleted.
+
+    Raises:
+        OSError, UnsafePathError: the record cannot be written, or would be too large to be read again.
+    """
+    if not changes:
+        forget(state_dir, name)
+        return
     folder = state_dir / FOLDER
     private_files.make_private(state_dir)
     private_files.make_private(folder)
-    values = [_value(record) for record in records]
-    content = json.dumps(values[0] if len(values) == 1 else values).encode()
+    content = json.dumps({"changes": [[_value(record) for record in change] for change in changes]}).encode()
+    if len(content) > _MAX_RECORD:
+        text = f"the changes that can be undone are larger than {_MAX_RECORD >> 20} MiB; undo some first"
+        raise OSError(errno.EFBIG, text, str(_file(state_dir, name)))
     private_files.write(_file(state_dir, name), content)
 
 
@@ -64,20 +75,26 @@ def load(state_dir: Path, client: str) -> UndoRecord | None:
     Raises:
         OSError, UnsafePathError: the record cannot be read, or is not the user's own.
     """
-    records = load_set(state_dir, client)
-    return records[0] if len(records) == 1 else None
+    changes = load_stack(state_dir, client)
+    return changes[-1][0] if changes and len(changes[-1]) == 1 else None
 
 
-def load_set(state_dir: Path, name: str) -> list[UndoRecord]:
-    """The last change of several files; empty without a usable record. Raises like `load`."""
+def load_stack(state_dir: Path, name: str) -> list[list[UndoRecord]]:
+    """The changes of several files, the oldest first; empty without a usable record. Raises like `load`."""
     content = private_files.read(_file(state_dir, name), _MAX_RECORD)
     if content is None:
         return []
     try:
-        values = json.loads(content)
-        return [_record(value) for value in (values if isinstance(values, list) else [values])]
+        return [[_record(value) for value in change] for change in _changes(json.loads(content)) if change]
     except (ValueError, KeyError, TypeError, binascii.Error):
         return []
+
+
+def _changes(values: Any) -> list[list[Any]]:
+    """The changes in a record. Earlier versions wrote the last one alone: its records, or its only one."""
+    if isinstance(values, dict) and "changes" in values:
+        return list(values["changes"])
+    return [values if isinstance(values, list) else [values]]
 
 
 def _value(record: UndoRecord) -> dict[str, Any]:

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.client_setup.adoption.adoption_files import PlannedAdoption, ProjectFiles, UserFiles
+from lm_tools_bridge.client_setup.adoption.adoption_files import (
+    PlannedAdoption,
+    PlannedUndo,
+    ProjectFiles,
+    UserFiles,
+)
 from lm_tools_bridge.client_setup.adoption.decision import Adoption
 from lm_tools_bridge.client_setup.clients import Machine
 from lm_tools_bridge.client_setup.refusals import Refusal
@@ -320,6 +325,68 @@ def test_servers_that_clients_start_are_those_that_can_move_and_are_enabled(file
     assert files.started_by_clients() == {}
 
 
+def adopt_by_name(files: ProjectFiles, *names: str) -> dict[str, bytes]:
+    """Adopt these servers; the files as they were before."""
+    before = contents(files)
+    plan = files.plan(names)
+    assert isinstance(plan, PlannedAdoption)
+    assert files.adopt(plan) is None
+    return before
+
+
+def test_undo_goes_back_step_by_step(files: ProjectFiles) -> None:
+    start = adopt_by_name(files, "a")
+    middle = adopt_by_name(files, "b")
+    assert undo(files) is None
+    assert contents(files) == middle
+    assert undo(files) is None
+    assert contents(files) == start
+    refusal = undo(files)
+    assert isinstance(refusal, Refusal) and refusal.reason == "no_undo"
+
+
+def test_undo_of_everything_goes_back_to_the_start(files: ProjectFiles) -> None:
+    start = adopt_by_name(files, "a")
+    adopt_by_name(files, "b")
+    plan = files.plan_undo(whole=True)
+    assert isinstance(plan, PlannedUndo) and files.undo(plan) is None
+    assert contents(files) == start
+    assert not files.has_undo()
+
+
+def test_undo_of_everything_keeps_what_others_wrote_between_and_after(files: ProjectFiles) -> None:
+    adopt_by_name(files, "a")
+    own = files.root / ".mcp.json"
+    own.write_text('{"mcpServers": {}, "counter": 1}\n')
+    adopt_by_name(files, "b")
+    own.write_text('{"mcpServers": {}, "counter": 2}\n')
+    plan = files.plan_undo(whole=True)
+    assert isinstance(plan, PlannedUndo) and files.undo(plan) is None
+    assert json.loads(own.read_text()) == {"mcpServers": {"a": {"command": "a"}}, "counter": 2}
+    assert contents(files).keys() == {".mcp.json", ".vscode/mcp.json"}
+    assert contents(files)[".vscode/mcp.json"] == VSCODE
+
+
+def test_an_adoption_after_an_undo_is_taken_back_alone(files: ProjectFiles) -> None:
+    start = adopt_by_name(files, "a")
+    adopt_by_name(files, "b")
+    assert undo(files) is None
+    adopt_by_name(files, "b")
+    assert undo(files) is None and undo(files) is None
+    assert contents(files) == start
+
+
+def test_an_undo_that_was_shown_before_another_change_is_refused(files: ProjectFiles) -> None:
+    adopt_by_name(files, "a")
+    plan = files.plan_undo()
+    assert isinstance(plan, PlannedUndo)
+    adopt_by_name(files, "b")
+    before = contents(files)
+    refusal = files.undo(plan)
+    assert isinstance(refusal, Refusal) and refusal.reason == "changed_meanwhile"
+    assert contents(files) == before
+
+
 def test_records_of_two_projects_are_apart(files: ProjectFiles, tmp_path: Path) -> None:
     adopt(files)
     other = ProjectFiles(tmp_path / "other", files.state_dir)
@@ -407,7 +474,7 @@ def test_entries_of_each_client_become_those_of_workspace_toml(
     assert json.loads(file.read_text()) == before
     assert Path(user_files.target).stat().st_mode & 0o077 == 0
     undo = user_files.plan_undo()
-    assert isinstance(undo, tuple) and user_files.undo(undo) is None
+    assert isinstance(undo, PlannedUndo) and user_files.undo(undo) is None
     assert snapshot(home) == bytes_before
 
 
@@ -445,7 +512,7 @@ env_http_headers = { "X-User" = "USER" }
     ]  # fmt: skip
     assert "# the documents\n[[mcp.stdio_servers]]" in Path(user_files.target).read_text()
     undo = user_files.plan_undo()
-    assert isinstance(undo, tuple) and user_files.undo(undo) is None
+    assert isinstance(undo, PlannedUndo) and user_files.undo(undo) is None
     assert file.read_text() == text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
@@ -49,3 +50,34 @@ def test_a_record_that_others_can_read_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "client-files" / "codex.json").chmod(0o644)
     with pytest.raises(UnsafePathError):
         undo_records.load(tmp_path, "codex")
+
+
+def test_changes_are_remembered_in_their_order(tmp_path: Path) -> None:
+    other = UndoRecord(Path("/x/g"), None, b"more")
+    undo_records.save_stack(tmp_path, "project-1", [[RECORD, other], [other]])
+    assert undo_records.load_stack(tmp_path, "project-1") == [[RECORD, other], [other]]
+    undo_records.save_stack(tmp_path, "project-1", [])
+    assert undo_records.load_stack(tmp_path, "project-1") == []
+
+
+def test_what_could_not_be_read_again_is_refused_and_what_was_there_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undo_records.save_stack(tmp_path, "project-1", [[RECORD]])
+    monkeypatch.setattr(undo_records, "_MAX_RECORD", 1000)
+    with pytest.raises(OSError, match="undo some first"):
+        undo_records.save_stack(
+            tmp_path, "project-1", [[RECORD], [UndoRecord(Path("/x"), None, b"x" * 1000)]]
+        )
+    assert undo_records.load_stack(tmp_path, "project-1") == [[RECORD]]
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_a_record_of_an_earlier_version_is_the_last_change(tmp_path: Path, is_list: bool) -> None:
+    value = {"path": "/x/f", "before": None, "after": "bmV3", "folders": []}
+    (tmp_path / "client-files").mkdir(mode=0o700)
+    file = tmp_path / "client-files" / "codex.json"
+    file.write_text(json.dumps([value, value] if is_list else value))
+    file.chmod(0o600)
+    record = UndoRecord(Path("/x/f"), None, b"new")
+    assert undo_records.load_stack(tmp_path, "codex") == [[record] * (1 + is_list)]

@@ -36,8 +36,13 @@ FIRST_LOOK_S: Final = 1.5
 """So long the first list waits for the look; less than a list waits for a source."""
 _PACKAGE: Final = "lm_tools_bridge.code_intelligence.tools"
 _UNLISTED: Final = replace(definitions.GET_DIAGNOSTICS, unlisted="nothing checks this project")
+_NO_SERVER: Final = "no language server knows a language of this project"
 _UNKNOWN: Final = (
     replace(definitions.GET_DIAGNOSTICS, unlisted="it is not known yet what checks this project"),
+    *(
+        replace(tool, unlisted="it is not known yet which languages this project has")
+        for tool in definitions.SYMBOL_TOOLS
+    ),
 )
 _MIB: Final = 1024 * 1024  # bytes
 
@@ -53,8 +58,9 @@ class LanguageServerSource(Source):
     `lm_getDiagnostics` can always be called, because agents call it after edits in new projects, too. It is
     listed once something can check the project, by its files and the programs that are there, and from then
     on: what a check finds, or a server that ends, changes no list. It is also listed where a server for a
-    language of the project is missing, because its answer says how to get one. The others are there while a
-    server for a language of the project can run.
+    language of the project is missing, because its answer says how to get one. The others are listed while a
+    server for a language of the project can run. They can be called always: the first file of a language may
+    be younger than the last look.
     """
 
     id = ID
@@ -124,6 +130,7 @@ class LanguageServerSource(Source):
 
     async def _run(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         await self.wait_for_predecessors()
+        self._look_for_new_languages(name)
         name, arguments = definitions.tool_for(name, arguments)
         # loaded here: most servers are never asked
         module = importlib.import_module(f"{_PACKAGE}.{definitions.MODULES[name]}")
@@ -175,6 +182,12 @@ class LanguageServerSource(Source):
             await asyncio.gather(self._warming, return_exceptions=True)
         await self._servers.close()
 
+    def _look_for_new_languages(self, name: str) -> None:
+        """Look again if a tool is called for which the last look saw no server: there may be one now."""
+        if any(tool.name == name and tool.unlisted == _NO_SERVER for tool in self._tools or ()):
+            self.known_until = -math.inf
+            self._begin_look()
+
     def _begin_look(self) -> asyncio.Task[None] | None:
         now = asyncio.get_running_loop().time()
         if self._looking is None and now >= self.known_until:
@@ -199,7 +212,7 @@ class LanguageServerSource(Source):
         if (tools, waiting) != (self._tools, self._waiting):
             self._tools, self._waiting, self._pause_s = tools, waiting, LOOK_AGAIN_S
             self.notify_changed()
-        if self._is_cold and len(tools) > 1:
+        if self._is_cold and any(not tool.unlisted for tool in tools[1:]):
             self._is_cold = False
             self._warming = asyncio.create_task(self._warm_up(), name="warm up language servers")
 
@@ -226,7 +239,12 @@ class LanguageServerSource(Source):
         if any(not kind.limits for kind in for_symbols):
             return (first, *definitions.SYMBOL_TOOLS), False
         lacks_server = lacks_server or any("symbols" in kind.roles and not kind.limits for kind in known)
-        return (first, *(definitions.OUTLINE_TOOLS if for_symbols else ())), lacks_server
+        enough = definitions.OUTLINE_TOOLS if for_symbols else ()
+        tools = (
+            tool if tool in enough else replace(tool, unlisted=_NO_SERVER)
+            for tool in definitions.SYMBOL_TOOLS
+        )
+        return (first, *tools), lacks_server
 
     def _waiting_for_trust(self) -> tuple[Issue, ...]:
         """The servers that would run if the user trusted them, where nothing does the same. Blocks."""

@@ -33,12 +33,10 @@ class Listing:
     Attributes:
         title: first line of the text.
         member: name of the list in `structuredContent`.
-        entries: all of them, of which a page is shown; or those of the page, where `total` is given.
+        entries: all of them, of which a page is shown.
         freshness, unavailable: how far the servers can be trusted, and those that do not run.
         about: more members, which the text shows as `head`.
         capped: whether there may be more than `entries`, because a limit was reached.
-        body: the entries of the page as text, if that is not a block of lines for each.
-        total: how many there are.
     """
 
     title: str
@@ -49,8 +47,6 @@ class Listing:
     about: Mapping[str, Any] = field(default_factory=dict)
     head: Sequence[str] = ()
     capped: bool = False
-    total: int | None = None
-    body: Sequence[str] | None = None
 
 
 def page(arguments: Mapping[str, Any], limit: int) -> slice:
@@ -62,8 +58,7 @@ def page(arguments: Mapping[str, Any], limit: int) -> slice:
 def result(content: Listing, arguments: Mapping[str, Any], limit: int) -> ToolResult:
     """The page of a listing that the arguments `limit` and `offset` ask for."""
     span = page(arguments, limit)
-    total = len(content.entries) if content.total is None else content.total
-    entries = content.entries[span] if content.total is None else content.entries
+    total, entries = len(content.entries), content.entries[span]
     end = span.start + len(entries)
     following = end if end < total else None
     state = worst(content.freshness)
@@ -88,8 +83,5 @@ def result(content: Listing, arguments: Mapping[str, Any], limit: int) -> ToolRe
         *asking.freshness_lines(content.freshness, content.unavailable),
         *(f"note: {note}" for note in notes),
     ]
-    if content.body is not None:
-        lines += content.body
-    else:
-        lines += [line for each in entries for line in ("---", *each.lines)]
+    lines += [line for each in entries for line in ("---", *each.lines)]
     return ToolResult(well_formed("\n".join(lines)), structured)

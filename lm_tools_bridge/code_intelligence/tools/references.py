@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,11 +13,9 @@ from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools import asking, listing
 from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting, Work
 from lm_tools_bridge.code_intelligence.tools.known_files import give_files_with, give_guessed_files
-from lm_tools_bridge.code_intelligence.tools.listing import Entry, Listing
-from lm_tools_bridge.code_intelligence.tools.symbols.own_places import PlaceKey, own_places, without
+from lm_tools_bridge.code_intelligence.tools.symbols.own_places import PlaceKey, own_places, with_own, without
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     Location,
-    Place,
     locations_of,
     place_at,
     really_at,
@@ -26,6 +23,7 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import (
 from lm_tools_bridge.code_intelligence.tools.symbols.stubs import with_other_declaration
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, positions_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.use_pages import Uses, possible_uses, use_page
 from lm_tools_bridge.code_intelligence.tools.word_check.absence import find_known_target
 from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
     AnswerCheck,
@@ -66,8 +64,6 @@ DEFAULT_LIMIT: Final = 100
 """With a line or five each; `total` counts all uses, whatever the page has."""
 DEFAULT_PLACES: Final = 1000
 """The same where a use is a line number only."""
-MAX_WIDTH: Final = 160
-"""Characters of a line that stands for a use: what follows is seldom about it."""
 MANY: Final = 200
 """More places are sorted in a thread."""
 _METHODS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -93,14 +89,14 @@ async def call(
         target = await with_other_declaration(workplace, target, texts)
     more: dict[str, Any] = {"context": {"includeDeclaration": True}} if is_about_uses else {}
     positions = [{**params, **more} for params in await positions_of(workplace, target)]
-    leaves_out_own = is_about_uses and not arguments.get("includeDeclaration", False)
+    has_own = bool(arguments.get("includeDeclaration", False))
 
     async def work(server: LanguageServer) -> tuple[Any, frozenset[PlaceKey]]:
         result = []
         for params in positions:
             path = to_path(params["textDocument"]["uri"], Path) or target.path
             result += asking.list_of(await ask_by_all_names(server, server.request, path, method, params))
-        own = await own_places(target, server, texts) if leaves_out_own else frozenset()
+        own = await own_places(target, server, texts) if is_about_uses else frozenset()
         return result, own
 
     async def ask_server() -> Part[Any]:
@@ -114,11 +110,17 @@ async def call(
     else:
         part = await ask_server()
         answer = CheckedAnswer(part, await read_places(part.value))
-    if answer.part.value is not None:
-        answer = replace(answer, locations=without(answer.locations, answer.part.value[1]))
+    if answer.part.value is not None and is_about_uses:
+        own = answer.part.value[1]
+        if has_own:
+            locations = await asyncio.to_thread(with_own, workplace, answer.locations, own, target, texts)
+        else:
+            locations = without(answer.locations, own)
+        answer = replace(answer, locations=locations)
     page = answer.locations[listing.page(arguments, _default_limit(arguments))]
+    possible = () if answer.comparison is None else answer.comparison.missing
     return await workplace.run(
-        [location.path for location in page],
+        [*(location.path for location in page), *(Path(file.path) for file in possible)],
         lambda: _result(name, workplace, arguments, target, answer, texts),
     )
 
@@ -165,12 +167,7 @@ def _result(  # noqa: PLR0917  the facts about one call
     _, member, title = _METHODS[name]
     locations, comparison = answer.locations, answer.comparison
     # only the files of the page are read
-    limit, detail = _default_limit(arguments), str(arguments.get("detail", "lines"))
-    page = [
-        place_at(location, texts, target.server.encoding)
-        for location in locations[listing.page(arguments, limit)]
-    ]
-    entries = [_entry(workplace, place, detail) for place in page]
+    span = listing.page(arguments, _default_limit(arguments))
     about, head = target_members(target, workplace)
     files = len({location.path for location in locations})
     about["files"] = files
@@ -178,48 +175,24 @@ def _result(  # noqa: PLR0917  the facts about one call
     if comparison is not None:
         about["words"] = words_members(comparison, workplace)
         head += words_lines(comparison)
-    places = Listing(
+    uses = Uses(
         title,
         member,
-        entries,
-        [answer.part.freshness],
+        str(arguments.get("detail", "lines")),
+        span,
+        len(locations),
+        [place_at(location, texts, target.server.encoding) for location in locations[span]],
+        answer.part.freshness,
         target.unavailable,
+        possible_uses(comparison),
         about,
         head,
-        total=len(locations),
-        body=None if detail == "context" else list(_lines_by_file(workplace, page, detail)),
     )
-    return listing.result(places, arguments, limit)
+    return use_page(uses, workplace, texts)
 
 
 def _default_limit(arguments: Mapping[str, Any]) -> int:
     return DEFAULT_PLACES if arguments.get("detail") == "places" else DEFAULT_LIMIT
-
-
-def _entry(workplace: Workplace, place: Place, detail: str) -> Entry:
-    """One use, with as much of the text around it as is wanted."""
-    if detail == "context":
-        return Entry(place.structured(workplace), (place.text(workplace), *place.preview()))
-    members = place.structured(workplace, around=0)
-    if detail == "places":
-        members = {name: value for name, value in members.items() if not name.startswith("preview")}
-    return Entry(members, ())
-
-
-def _lines_by_file(workplace: Workplace, places: Sequence[Place], detail: str) -> Iterator[str]:
-    """The uses by file: a line of numbers for each file, or the line of each use."""
-    for path, in_file in groupby(places, lambda place: place.path):
-        if detail == "places":
-            numbers = [f"{place.span.start.line}:{place.span.start.column}" for place in in_file]
-            yield f"{workplace.shown_path(path)} {', '.join(numbers)}"
-            continue
-        yield "---"
-        yield workplace.shown_path(path)
-        for line, in_line in groupby(in_file, lambda place: place.span.start.line):
-            uses = list(in_line)
-            count = f" ({len(uses)} uses)" if len(uses) > 1 else ""
-            words = uses[0].first_line()
-            yield f"{line}{count}: {words if len(words) <= MAX_WIDTH else words[:MAX_WIDTH] + '…'}"
 
 
 def target_members(target: Target, workplace: Workplace) -> tuple[dict[str, Any], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from support.servers.language_servers.in_memory import (
     no_environment,
 )
 from workspace_server.methods.inspection import tokens
+from workspace_server.tool import ToolError
 from workspace_server.workspace import Workspace
 
 DIAGNOSTICS = ["lm_getDiagnostics"]
@@ -43,9 +45,13 @@ RUFF = kind("ruff", ".py", roles={"diagnostics"})
 OUTLINE = kind("outline", ".md", roles={"symbols"}, limits="no types")
 
 
-async def test_a_project_without_servers_has_diagnostics_only(tmp_path: Path) -> None:
+async def test_a_project_without_servers_lists_no_tools_for_symbols_though_they_can_be_called(
+    tmp_path: Path,
+) -> None:
     for servers in (InMemoryServers(), InMemoryServers([InMemoryServer(RUFF)])):
-        assert await names(source_of(tmp_path, servers)) == DIAGNOSTICS
+        source = source_of(tmp_path, servers)
+        assert set(await listed(source)) <= set(DIAGNOSTICS)
+        assert await names(source) == list(MODULES)
 
 
 async def test_diagnostics_are_listed_where_something_can_check_the_project(tmp_path: Path) -> None:
@@ -80,7 +86,7 @@ async def test_an_editor_with_the_project_is_something_that_checks_it(tmp_path: 
     )
     assert await listed(source) == []
     windows.append("shop")
-    assert [tool.unlisted for tool in source.cached_tools() or ()] == [""]
+    assert [tool.name for tool in source.cached_tools() or () if not tool.unlisted] == DIAGNOSTICS
     windows.clear()
     assert await listed(source) == DIAGNOSTICS
 
@@ -107,7 +113,22 @@ async def test_a_server_for_symbols_brings_all_tools(tmp_path: Path) -> None:
 
 async def test_outlines_by_syntax_bring_the_tools_for_which_they_are_enough(tmp_path: Path) -> None:
     source = source_of(tmp_path, InMemoryServers([InMemoryServer(kind("outline", ".py", limits="no types"))]))
-    assert await names(source) == [*DIAGNOSTICS, "lm_findSymbol", "lm_symbolInfo", "lm_fileOutline"]
+    assert await listed(source) == [*DIAGNOSTICS, "lm_findSymbol", "lm_symbolInfo", "lm_fileOutline"]
+
+
+async def test_tools_can_be_called_before_a_look_has_seen_the_first_file_of_a_language(
+    tmp_path: Path,
+) -> None:
+    servers = InMemoryServers()
+    source = source_of(tmp_path, servers)
+    assert "lm_findSymbol" not in await listed(source)
+    file = tmp_path / "new.py"
+    file.write_text("def push(): pass\n")
+    servers.running = [InMemoryServer(kind("ty", ".py"))]
+    with suppress(ToolError):  # this server has no outlines
+        await source.call_tool("lm_fileOutline", {"filePath": str(file)}, CONTEXT)
+    await source.close()  # waits for the look that the call began
+    assert "lm_findSymbol" in await listed(source)
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -148,9 +169,9 @@ async def test_the_login_shell_is_asked_only_if_a_server_is_missing(tmp_path: Pa
 
     for there, times in ((InMemoryServers(), 0), (InMemoryServers([found]), 0), (servers, 1)):
         source = LanguageServerSource(Workspace.of(tmp_path), there, shell)
-        listed = await names(source)
+        shown = await listed(source)
         assert len(asked) == times
-        assert listed == (list(MODULES) if there.running else DIAGNOSTICS)
+        assert ("lm_references" in shown) is bool(there.running)
 
 
 async def test_refreshing_restarts_the_servers(tmp_path: Path) -> None:
@@ -195,7 +216,7 @@ async def test_a_look_that_fails_leaves_the_diagnostics(
         raise OSError
 
     monkeypatch.setattr(servers, "runnable", fail)
-    assert await names(source_of(tmp_path, servers)) == DIAGNOSTICS
+    assert await listed(source_of(tmp_path, servers)) == []
 
 
 async def test_nothing_to_ask_becomes_an_issue_until_there_is_something(tmp_path: Path) -> None:

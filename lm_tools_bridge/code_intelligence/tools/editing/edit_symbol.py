@@ -86,13 +86,14 @@ async def _refuse_if_used(workplace: Workplace, symbol: Symbol, waiting: Waiting
     }
     told = (await references.call("lm_references", workplace, question, waiting.context)).structured
     uses = [use for use in told["references"] if not _is_inside(use, symbol)]
-    if uses:
+    rest = max(0, told["total"] - told["count"])  # on later pages, wherever they are
+    if uses or rest:
         places = dict.fromkeys(
             f"{use['workspacePath'] or use['absolutePath']}#{use['startLine']}" for use in uses
         )
-        count = len(uses) + max(0, told["total"] - told["count"])
+        count = len(uses) + rest
         times = "once" if count == 1 else f"{count} times"
-        shown = ", ".join([*places][:MOST_TOLD])
+        shown = ", ".join([*places][:MOST_TOLD]) or "in itself more often than one answer shows"
         raise ToolError(f"{symbol.title()} is used {times}: {shown}. No file was changed", told)
     doubts = [part for part in told["freshness"] if part["state"] != "fresh"]
     if doubts:

@@ -17,6 +17,7 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import Location, loc
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import Symbol
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
+from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.positions import order_of, to_server
 
 _DEFINITION: Final = "textDocument/definition"
@@ -50,6 +51,33 @@ async def own_places(target: Target, server: LanguageServer, texts: Texts) -> fr
 def without(locations: Sequence[Location], own: frozenset[PlaceKey]) -> list[Location]:
     """The locations that begin at none of these places."""
     return [location for location in locations if _key(location) not in own]
+
+
+def with_own(
+    workplace: Workplace,
+    locations: Sequence[Location],
+    own: frozenset[PlaceKey],
+    target: Target,
+    texts: Texts,
+) -> list[Location]:
+    """The locations with these places, if they are in the project and have the name. Blocks.
+
+    Servers leave out declarations of the same thing (an interface beside its namespace), and where JavaScript
+    assigns what it declares.
+    """
+    known = {_key(location) for location in locations}
+    more = [
+        Location(path, {"start": start, "end": {**start, "character": character + len(target.name)}})
+        for path, line, character in own - known
+        if workplace.workspace.contains(path)
+        and (start := {"line": line, "character": character})
+        and _has_name(texts.lines(path), line, target.name)
+    ]
+    return sorted([*locations, *more], key=lambda each: (each.path.as_posix(), order_of(each.where) or ()))
+
+
+def _has_name(lines: Sequence[str] | None, line: int, name: str) -> bool:
+    return bool(name) and lines is not None and line < len(lines) and name in lines[line]
 
 
 def _known_place(symbol: Symbol, server: LanguageServer) -> PlaceKey | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -35,12 +35,18 @@ _NULL: Final = SYMBOL_KINDS.index("null") + 1
 MAX_DEPTH: Final = 50
 """Nesting of symbols: a server in error could nest until Python's stack ends."""
 _SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
-_IMPORT: Final = re.compile(
+IMPORT: Final = re.compile(
     r"^[ \t]*(?:import\b(?!\s*[(.])[^'\"`;]*['\"]|export\s+(?:type\s+)?\{[^}]*\})"
     r"|(?:^|,)[ \t]*(?:(?:var|let|const)[ \t]+)?(?:[\w$]+|\{[^{}=]*\})[ \t]*=[ \t]*require\(",
     re.MULTILINE,
 )
 """An import, or names that are exported from elsewhere or a second time."""
+BINDING: Final = re.compile(
+    rf"{IMPORT.pattern}"
+    r"|^(?:var|let|const)[ \t]+(?:\{[^{}=;]*\}[ \t]*=|([\w$]+)[ \t]*=[ \t]*(?:[\w$]+\.)+\1[ \t]*;?[ \t]*$)",
+    re.MULTILINE,
+)
+"""The same, or a name of a CommonJS module for a member of another: `const {parse} = utils;`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,11 @@ def _with_locals(symbols: Sequence[Symbol]) -> Iterator[Symbol]:
     for symbol in symbols:
         while around and around[-1].whole.end <= symbol.whole.start:
             around.pop()
-        is_local = symbol.kind in _LOCAL_KINDS and any(each.kind in _FUNCTIONS for each in around)
+        # an attribute that a method sets lies in the method, but belongs to its class
+        functions = (each for each in around if each.kind in _FUNCTIONS)
+        is_local = symbol.kind in _LOCAL_KINDS and any(
+            each.path[-1] in symbol.path[:-1] or len(symbol.path) == 1 for each in functions
+        )
         # a variable in a variable lies in the function that is its value
         is_local = is_local or (symbol.kind in _NAMES and bool(around) and around[-1].kind in _NAMES)
         yield replace(symbol, is_local=True) if is_local else symbol
@@ -160,13 +170,29 @@ def with_written(symbols: Sequence[Symbol], path: Path, lines: Sequence[str]) ->
     Of `app.handle = function handle() {}` servers list the name of the function, which only the function
     itself can use; its uses are those of the property.
     """
-    written = {(each.place.span.start.line, each.path[-1]): each for each in written_symbols(path, lines)}
+    declared = written_symbols(path, lines)
+    if path.suffix == ".py":
+        symbols = _without_slots(symbols, {each.path for each in declared}, lines)
+    written = {(each.place.span.start.line, each.path[-1]): each for each in declared}
     listed, names = [], {symbol.path for symbol in symbols}
     for symbol in symbols:
         match = written.pop((symbol.place.span.start.line, symbol.path[-1]), None)
         is_moved = match is not None and path.suffix in _SCRIPTS
         listed.append(replace(symbol, place=match.place) if match is not None and is_moved else symbol)
     return [*listed, *(each for each in written.values() if each.path not in names)]
+
+
+def _without_slots(
+    symbols: Sequence[Symbol], written: Set[tuple[str, ...]], lines: Sequence[str]
+) -> list[Symbol]:
+    """The symbols without names in `__slots__` that methods assign: servers know no uses of the strings."""
+
+    def is_slot(symbol: Symbol) -> bool:
+        start = symbol.place.span.start
+        before = lines[start.line - 1][: start.column - 1] if start.line <= len(lines) else ""
+        return before.endswith(("'", '"')) and symbol.path in written
+
+    return [symbol for symbol in symbols if not is_slot(symbol)]
 
 
 def _entries(
@@ -245,9 +271,9 @@ def found_symbol(raw: Mapping[str, Any], texts: Texts, encoding: PositionEncodin
     return Symbol(name_path, kind_name(raw.get("kind")), at_name, place.span)
 
 
-def import_finder(lines: Sequence[str]) -> Callable[[Position], bool]:
+def import_finder(lines: Sequence[str], pattern: re.Pattern[str] = IMPORT) -> Callable[[Position], bool]:
     """Tells of a place in a file of these suffixes whether it is in an import or a list of exports."""
-    imports = [match.span() for match in _IMPORT.finditer("\n".join(lines))]
+    imports = [match.span() for match in pattern.finditer("\n".join(lines))]
     if not imports:
         return lambda place: False
     starts = [0, *accumulate(len(line) + 1 for line in lines)]

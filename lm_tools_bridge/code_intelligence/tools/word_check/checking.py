@@ -17,7 +17,14 @@ from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimed
 from lm_tools_bridge.code_intelligence.tools.asking import Part
 from lm_tools_bridge.code_intelligence.tools.project_files import without_libraries
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location, locations_of
-from lm_tools_bridge.code_intelligence.tools.symbols.symbols import OUTLINE, Symbol, outline
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import (
+    BINDING,
+    IMPORT,
+    OUTLINE,
+    Symbol,
+    import_finder,
+    outline,
+)
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.word_check.comparison import (
@@ -59,6 +66,7 @@ _DECLARATION: Final = "textDocument/declaration"
 _REFERENCES: Final = "textDocument/references"
 _FUNCTIONS: Final = frozenset({"function", "method", "constructor"})
 _SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
+_PLAIN_SCRIPTS: Final = frozenset({".js", ".mjs", ".cjs", ".jsx"})
 _BUILT: Final = frozenset({"dist", "build", "out", "lib", "es", "esm", "cjs", "types", "target"})
 """Folders in which tools put declarations of what they built."""
 _KNOWN_OUTSIDE: Final = re.compile(
@@ -144,7 +152,7 @@ class AnswerCheck:
     ) -> tuple[Comparison, Sequence[Word]]:
         """The comparison, and the uses that the server left out where these count as part of its answer."""
         target, places = self.target, await asyncio.to_thread(_places_of, locations)
-        questions = _Questions(self.workplace, target, until)
+        questions = _Questions(self.workplace, target, until, texts=self.texts)
         await questions.find_homes(places)
         scope = await _scope(target, questions.declared, self.texts)
         answered = places if self.is_edit else questions.homes
@@ -251,7 +259,9 @@ class _Questions:
     homes: Places = field(default_factory=Places)
     declared: list[Location] = field(default_factory=list)
     meanings: dict[Word, Meaning] = field(default_factory=dict)
+    texts: Texts = field(kw_only=True)
     _met: set[tuple[str, int, int]] = field(default_factory=set)
+    _bindings: dict[str, Callable[[Position], bool]] = field(default_factory=dict)
 
     async def find_homes(self, places: Places) -> None:
         """Ask where the symbol is defined and declared."""
@@ -281,31 +291,31 @@ class _Questions:
         except TimeoutError:
             return
 
-    async def _ask_batch(self, batch: Sequence[Word]) -> list[Word]:
+    async def _ask_batch(self, batch: Sequence[Word]) -> list[tuple[Word, Meaning]]:
         """Ask about some words; returns one word for each other symbol that was not met before."""
         answers = await asyncio.gather(*(self._definitions(word) for word in batch))
-        others = []
+        others: list[tuple[Word, Meaning]] = []
         for word, locations in zip(batch, answers, strict=True):
             if locations is None:
                 continue
             meaning = await asyncio.to_thread(self._meaning, locations)
             self.meanings[word] = meaning
-            if meaning == "other":
+            if meaning in {"other", "bound"}:
                 path, order = (await asyncio.to_thread(_real_orders, locations[:1]))[0]
                 if (home := (path, *order[:2])) not in self._met:
                     self._met.add(home)
-                    others.append(word)
+                    others.append((word, meaning))
         return others
 
-    async def _without_uses(self, others: Sequence[Word], queue: list[Word]) -> list[Word]:
+    async def _without_uses(self, others: Sequence[tuple[Word, Meaning]], queue: list[Word]) -> list[Word]:
         """The words that are not uses of other symbols, as the server tells of these."""
         if not self.target.server.supports(_REFERENCES):
             return queue
-        for word in others:
+        for word, meaning in others:
             params = {**_params(word), "context": {"includeDeclaration": True}}
             locations = await self._locations(_REFERENCES, params) or []
             uses = await asyncio.to_thread(_places_of, locations)
-            self.meanings |= {each: "other" for each in queue if uses.covers(each)}
+            self.meanings |= {each: meaning for each in queue if uses.covers(each)}
             queue = left_out(queue, uses)
         return queue
 
@@ -339,7 +349,19 @@ class _Questions:
         ):
             return "same"
         homes = [Path(path) for path, _ in _real_orders(self.declared)] or [self.target.path]
-        return "copy" if any(self._may_copy(Path(path), homes) for path, _ in orders) else "other"
+        if any(self._may_copy(Path(path), homes) for path, _ in orders):
+            return "copy"
+        return "bound" if any(self._is_bound(path, *order[:2]) for path, order in orders) else "other"
+
+    def _is_bound(self, path: str, line: int, character: int) -> bool:
+        """Whether a file of a script binds the name there to what it imports."""
+        if Path(path).suffix not in _SCRIPTS or not self.workplace.workspace.contains(Path(path)):
+            return False
+        if path not in self._bindings:
+            lines = self.texts.lines(Path(path)) or ()
+            is_plain = Path(path).suffix in _PLAIN_SCRIPTS
+            self._bindings[path] = import_finder(lines, BINDING if is_plain else IMPORT)
+        return self._bindings[path](Position(line + 1, character + 1))
 
     def _may_copy(self, path: Path, homes: Sequence[Path]) -> bool:
         """Whether a file may be made from one of those that declare the symbol: built, or installed."""

@@ -23,12 +23,14 @@ Meaning = Literal[
     "same",  # the server says that it is the symbol, yet left it out
     "other",  # the server says that it is another symbol
     "copy",  # the server says that it is declared in a file that may be made from the symbol's
+    "bound",  # the server says that it is a name to which its file binds what it imports
     "none",  # the server does not know what it is
 ]
 """What a server says of a word that it was asked about."""
 _WHY: Final[Mapping[Meaning, str]] = {
     "same": "uses by the server's own definition, which it left out",
     "copy": "the server takes it from a built or installed copy of the file",
+    "bound": "a name that the file gives to what it imports; the server does not follow it",
     "none": "the server knows no definition there",
 }
 
@@ -77,6 +79,11 @@ class MissingFile:
     lines: tuple[int, ...]
     why: str
 
+    @property
+    def is_left_out_use(self) -> bool:
+        """Whether the server itself takes the words for the symbol."""
+        return self.why == _WHY["same"]
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -111,7 +118,7 @@ class Comparison:
     @property
     def has_left_out_uses(self) -> bool:
         """Whether the server left out what it takes for uses itself: it may know them by now."""
-        return any(file.why == _WHY["same"] for file in self.missing)
+        return any(file.is_left_out_use for file in self.missing)
 
     def reason(self, show_path: Callable[[str], str] = str, noun: str = "more line") -> str:
         """Why the answer may be incomplete, in a sentence for a model; empty if it is complete.
@@ -215,7 +222,11 @@ def compare(
         if doubts:
             meaning = _worst(meanings.get(each) for each in doubts)
             meaning_text = unasked if meaning is None else _WHY[meaning]
-            why = meaning_text if meaning in {"same", "copy"} else unknown_files.get(path, meaning_text)
+            why = (
+                meaning_text
+                if meaning in {"same", "copy", "bound"}
+                else unknown_files.get(path, meaning_text)
+            )
             missing.setdefault((path, why), []).append(line + 1)
         elif any(meanings.get(each) == "other" for each in words):
             of_others += 1
@@ -228,12 +239,12 @@ def compare(
 
 def _is_doubtful(word: Word, meanings: Mapping[Word, Meaning]) -> bool:
     meaning = meanings.get(word)
-    return meaning in {"same", "copy"} or (word.kind == "code" and meaning != "other")
+    return meaning in {"same", "copy", "bound"} or (word.kind == "code" and meaning != "other")
 
 
 def _worst(meanings: Iterable[Meaning | None]) -> Meaning | None:
     met = set(meanings)
-    worst_first: tuple[Meaning, ...] = ("same", "copy", "none")
+    worst_first: tuple[Meaning, ...] = ("same", "copy", "bound", "none")
     return next((meaning for meaning in worst_first if meaning in met), None)
 
 

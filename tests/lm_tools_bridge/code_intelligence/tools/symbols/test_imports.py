@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.tools.symbols.symbols import import_finder
+from lm_tools_bridge.code_intelligence.tools.symbols.symbols import BINDING, import_finder
 from lm_tools_bridge.code_intelligence.wire.positions import Position
 
 IMPORTS = """\
@@ -41,3 +41,20 @@ def test_a_name_in_an_import_is_no_declaration(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(DECLARATIONS)))
 def test_a_name_beside_an_import_is_one(number: int) -> None:
     assert not import_finder(DECLARATIONS)(place(DECLARATIONS, number))
+
+
+BINDINGS = """\
+const { here } = utils;
+var here = errors.here;
+const {other, here} = require('./a');
+""".splitlines()
+
+
+@pytest.mark.parametrize("number", range(len(BINDINGS)))
+def test_a_module_of_commonjs_binds_a_name_to_what_another_exports(number: int) -> None:
+    assert import_finder(BINDINGS, BINDING)(place(BINDINGS, number))
+
+
+@pytest.mark.parametrize("line", ["  const { here } = this;", "const here = user.name;", "let here = 1;"])
+def test_other_variables_are_no_such_bindings(line: str) -> None:
+    assert not import_finder([line], BINDING)(place([line], 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +16,9 @@ from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import RequestTimedOut
 from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
+from lm_tools_bridge.code_intelligence.tools.use_pages import MAX_TOKENS
 from lm_tools_bridge.code_intelligence.tools.word_check import checking, project_words
+from lm_tools_bridge.text.text_tokens import text_tokens
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, kind, workplace_of
 from support.servers.language_servers.python_symbols import file_of, found, python_server, uses, word_at
@@ -90,7 +93,9 @@ async def test_an_answer_with_all_words_stays_fresh_and_tells_what_it_rightly_le
     assert "left out: 2 lines in comments and strings (1 with the name alone in quotes)" in answer["text"]
 
 
-async def test_uses_that_the_server_left_out_are_told_and_never_listed(root: Path) -> None:
+async def test_uses_that_the_server_left_out_are_told_and_listed_apart_from_those_that_it_proved(
+    root: Path,
+) -> None:
     answer = await ask(root, without_tests(root))
     assert answer["freshness"] == [
         {
@@ -109,6 +114,52 @@ async def test_uses_that_the_server_left_out_are_told_and_never_listed(root: Pat
             "why": "uses by the server's own definition, which it left out",
         }
     ]
+    assert [(use["workspacePath"], use["line"], use["preview"]) for use in answer["possible"]] == [
+        ("proj/tests/c.py", 1, "from a import old"),
+        ("proj/tests/c.py", 4, "assert old() and old()"),
+    ]
+    assert "possible: 2 more lines in 1 file, listed after the uses" in answer["text"]
+    assert answer["text"].endswith(
+        "possible uses: lines of code with the word; no server proved them or ruled them out\n---\n"
+        "proj/tests/c.py (uses by the server's own definition, which it left out)\n"
+        "1: from a import old\n4: assert old() and old()"
+    )
+
+
+async def test_a_declaration_that_the_server_leaves_out_is_there_if_it_is_asked_for(root: Path) -> None:
+    server = server_of(root)
+    everywhere = server.answers["textDocument/references"]
+    server.answers["textDocument/references"] = lambda params: [
+        use for use in everywhere(params) if "a.py" not in use["uri"]
+    ]
+    answer = await ask(root, server, includeDeclaration=True)
+    assert next(use["workspacePath"] for use in answer["references"]) == "proj/src/a.py"
+    assert answer["freshness"] == [{"provider": "py", "state": "fresh"}]
+
+
+async def test_possible_uses_follow_the_proven_ones_on_later_pages(root: Path) -> None:
+    server, pages, offset = without_tests(root), [], 0
+    while offset is not None:
+        answer = await ask(root, server, limit=1, offset=offset, detail="places")
+        assert (answer["total"], answer["possibleTotal"]) == (2, 2)
+        pages += [(use["workspacePath"], use["startLine"]) for use in answer["references"]]
+        pages += [(use["workspacePath"], use["line"]) for use in answer["possible"]]
+        offset = answer["nextOffset"]
+    b, c = "proj/src/b.py", "proj/tests/c.py"
+    assert pages == [(b, 1), (b, 2), (c, 1), (c, 4)]
+    text = (await ask(root, server, detail="places"))["text"]
+    assert text.endswith(f"{c} 1, 4 (uses by the server's own definition, which it left out)")
+
+
+async def test_the_structured_content_of_uses_is_as_short_as_that_of_diagnostics(root: Path) -> None:
+    many = "".join(f"old()  # {number} {'long ' * 20}\n" for number in range(300))
+    write_tree(root, {"src/b.py": "from a import old\n" + many})
+    answer = await ask(root, server_of(root), limit=300)
+    assert answer["total"] == 304
+    assert answer["count"] == answer["nextOffset"] == len(answer["references"]) < 300
+    assert text_tokens(json.dumps(answer["references"])) < 1.2 * MAX_TOKENS
+    assert "nextOffset: " in answer["text"]
+    assert text_tokens(answer["text"]) < 1.2 * MAX_TOKENS
 
 
 async def test_words_that_the_server_cannot_place_make_an_answer_partial(root: Path) -> None:

@@ -36,6 +36,9 @@ _THE_GATE: Final = "workspace_server/files/file_gate.py"
 _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tools/texts.py": "what stands behind links is compared with what servers say, never shown",
     f"{_LANGUAGES}server_process/fence.py": "folders, in which it makes one",
+    f"{_LANGUAGES}tree/regular_file.py": "for the modules that are named here",
+    f"{_LANGUAGES}python_projects/setup.py": "whether mypy names an interpreter",
+    f"{_LANGUAGES}python_projects/tool_choices.py": "which files the tools of a project check",
     f"{_LANGUAGES}tree/disk_text.py": "for servers; its lines say where they are from, for `Texts.showable_lines`",
     f"{_LANGUAGES}tree/tree_scan.py": "digests",
     f"{_LANGUAGES}sync/project_definition.py": "whether it is valid JSON",
@@ -77,6 +80,7 @@ _MODULE_READS: Final = {
     "mmap": frozenset({"mmap"}),
     "project_file": frozenset({"read", "held"}),
     "private_files": frozenset({"read"}),
+    "regular_file": frozenset({"opened", "read_bytes", "read_text", "read_toml", "read_json"}),
 }
 
 
@@ -147,7 +151,7 @@ def test_places_with_lines_are_made_where_the_lines_are_checked() -> None:
 @pytest.mark.parametrize(
     "call",
     ["open(path)", "path.open('rb')", "os.open(path, os.O_RDONLY)", "path.read_text('utf-8')", "path.read_bytes()",
-     "linecache.getline(path, 1)", "project_file.read(path, 9)"],
+     "linecache.getline(path, 1)", "project_file.read(path, 9)", "regular_file.read_json(path)"],
 )  # fmt: skip
 def test_a_new_read_is_noticed(call: str) -> None:
     expression = ast.parse(call, mode="eval").body

@@ -6,7 +6,6 @@ Where a package's script only starts the program, the program itself is found: k
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sysconfig
@@ -15,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from lm_tools_bridge.code_intelligence.tree import regular_file
+
 _SEVEN: Final = 7
 """The first version of TypeScript whose package has a program of its own, without Node.js."""
-_MAX_PACKAGE: Final = 1024 * 1024
-"""Bytes of a `package.json`: real ones have some kilobytes."""
 _NODE_NAMES: Final = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "armv7l": "arm"}
 """The processors as Node.js calls them."""
 
@@ -47,13 +46,7 @@ def _package(program: Path) -> Path | None:
 
 
 def _major(package: Path) -> int | None:
-    file = package / "package.json"
-    try:
-        if file.stat().st_size > _MAX_PACKAGE:
-            return None
-        version = str(json.loads(file.read_text("utf-8-sig")).get("version", ""))
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None
+    version = str(regular_file.read_json(package / "package.json").get("version", ""))
     major = version.partition(".")[0]
     return int(major) if major.isascii() and major.isdigit() else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -13,6 +12,7 @@ from lm_tools_bridge.code_intelligence.kinds.typescript_version import (
     ProjectTypeScript,
     project_typescript,
 )
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
 from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
 
@@ -20,8 +20,6 @@ MAX_ENTRIES: Final = 20_000
 """Files and folders to look at; folders near the root come first."""
 LOOK_AGAIN_S: Final = 10.0
 """A language that comes to a project is known after this time; a look lists up to 20,000 entries."""
-MAX_PYPROJECT: Final = 1024 * 1024
-"""Bytes: larger ones are no settings that a person wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +88,5 @@ class ProjectLanguages:
 
 
 def _tables(file: Path) -> Sequence[str]:
-    try:
-        if file.stat().st_size > MAX_PYPROJECT:
-            return ()
-        tool = tomllib.loads(file.read_text("utf-8-sig")).get("tool")
-    except (OSError, ValueError, RecursionError):
-        return ()
+    tool = regular_file.read_toml(file).get("tool")
     return [f"tool.{name}" for name in tool] if isinstance(tool, dict) else ()

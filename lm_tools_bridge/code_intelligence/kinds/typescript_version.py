@@ -5,20 +5,18 @@ A language server of another major version accepts other options, and finds othe
 
 from __future__ import annotations
 
-import json
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.code_intelligence.tree import regular_file
+
 NATIVE_MAJOR: Final = 7
 """From this version on the compiler is a language server itself; it removed options that older ones take."""
 MAX_PACKAGES: Final = 50
 """Files `package.json` that are read, those near the root first: there a monorepo names its compiler."""
-_MAX_BYTES: Final = 1024 * 1024
-"""Real files `package.json` have some kilobytes."""
 _TABLES: Final = ("devDependencies", "dependencies", "peerDependencies")
 _COMPARATOR: Final = re.compile(r"(\^|~>?|>=?|<=?|=)?\s*v?(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?")
 
@@ -62,12 +60,14 @@ def project_typescript(folders: Iterable[Path], packages: Iterable[Path]) -> Pro
         packages: the files `package.json` of the project itself.
     """
     for folder in folders:
-        version = _text(_read_package(folder / "node_modules/typescript/package.json").get("version"))
+        version = _text(
+            regular_file.read_json(folder / "node_modules/typescript/package.json").get("version")
+        )
         if (major := _leading_number(version)) is not None:
             return ProjectTypeScript(version, major, is_installed=True)
     near = sorted(packages, key=lambda path: (len(path.parts), str(path)))
     for package in near[:MAX_PACKAGES]:
-        for range_text in _asked_for(_read_package(package)):
+        for range_text in _asked_for(regular_file.read_json(package)):
             if (major := highest_major(range_text)) is not None:
                 return ProjectTypeScript(range_text, major, is_installed=False)
     return None
@@ -107,15 +107,3 @@ def _leading_number(version: str) -> int | None:
 
 def _text(value: object) -> str:
     return value[:60] if isinstance(value, str) and value.isprintable() else ""
-
-
-def _read_package(file: Path) -> Mapping[str, object]:
-    """A `package.json`; empty if it is none."""
-    try:
-        status = file.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
-            return {}
-        value = json.loads(file.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

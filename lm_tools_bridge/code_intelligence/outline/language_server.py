@@ -9,6 +9,7 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.outline.grammars import LANGUAGES, grammar, installed
 from lm_tools_bridge.code_intelligence.outline.project_symbols import ProjectSymbols
 from lm_tools_bridge.code_intelligence.outline.syntax_symbols import symbols_of
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
 
 # codes of errors in JSON-RPC 2.0, section 5.1
@@ -96,7 +97,9 @@ class OutlineServer:
         path = _path(uri)
         language = self._languages.get(uri) or LANGUAGES[path.suffix]
         text = self._documents.get(uri)
-        symbols = symbols_of(path.read_bytes() if text is None else text, grammar(language))
+        if text is None:
+            text = regular_file.read_bytes(path, regular_file.MAX_SOURCE)
+        symbols = symbols_of(text, grammar(language))
         return [symbol.document_symbol() for symbol in symbols]
 
     def _project_symbols(self, params: Any) -> Sequence[Any]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.outline.grammars import LANGUAGES, grammar
 from lm_tools_bridge.code_intelligence.outline.syntax_symbols import Symbol, span, symbols_of
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.relevant_files import GENERATED_MARKS, SKIPPED_FOLDERS
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.machine.git_worktrees import is_copy
@@ -91,7 +92,7 @@ class ProjectSymbols:
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             entry = self._known.pop(path, None)
             if entry is None or entry.stamp != stamp:
-                text = Path(path).read_bytes()
+                text = regular_file.read_bytes(Path(path), MAX_FILE_BYTES)
                 if query.isascii() and query.lower().encode() not in text.lower():
                     return ()  # much faster than parsing it
                 entry = _Known(stamp, self._parsed(path, text))

@@ -11,11 +11,12 @@ import hashlib
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from lm_tools_bridge.code_intelligence.tree import regular_file
 
 _IN_PROJECT: Final = (".venv", "venv", "env", ".conda", ".pixi/envs/default", ".hatch")
 """Where tools and people make the environment of a project."""
@@ -29,8 +30,6 @@ _SITE_PACKAGES: Final = (
     "lib/python3*/dist-packages",
     "lib/python3/dist-packages",
 )
-_MAX_FILE: Final = 1024 * 1024
-"""Bytes of a configuration: larger ones are none that a person wrote."""
 _MAX_ABOVE: Final = 4
 """Folders above a member of a uv workspace in which its root is looked for."""
 _MAX_NAME: Final = 42
@@ -152,7 +151,7 @@ _VARIABLES: Final = (
 def _of_folder(folder: Path, variables: Mapping[str, str]) -> Iterator[_Candidate]:
     """The candidates of one folder of the workspace."""
     home = Path(variables.get("HOME") or Path.home())
-    pyproject = read_toml(folder / "pyproject.toml")
+    pyproject = regular_file.read_toml(folder / "pyproject.toml")
     if of_uv := variables.get("UV_PROJECT_ENVIRONMENT"):
         yield _Candidate(folder / of_uv, "UV_PROJECT_ENVIRONMENT")
     if (path := _pdm(folder, variables, home)) is not None:
@@ -160,7 +159,7 @@ def _of_folder(folder: Path, variables: Mapping[str, str]) -> Iterator[_Candidat
     for name in _IN_PROJECT:
         yield _Candidate(folder / name, name)
     for above in list(folder.parents)[:_MAX_ABOVE]:
-        if table_in(read_toml(above / "pyproject.toml"), "tool", "uv", "workspace"):
+        if table_in(regular_file.read_toml(above / "pyproject.toml"), "tool", "uv", "workspace"):
             yield _Candidate(above / ".venv", "uv workspace")
     yield from (_Candidate(path, "poetry") for path in _poetry(folder, pyproject, variables))
     yield from (_Candidate(path, "hatch") for path in _hatch(folder, pyproject, variables, home))
@@ -173,7 +172,7 @@ def _of_folder(folder: Path, variables: Mapping[str, str]) -> Iterator[_Candidat
 
 def _pdm(folder: Path, variables: Mapping[str, str], home: Path) -> Path | None:
     """The environment whose Python PDM chose: in the project, or among its own."""
-    text = read_text(folder / ".pdm-python").strip()
+    text = regular_file.read_text(folder / ".pdm-python").strip()
     data = Path(variables.get("XDG_DATA_HOME") or home / ".local/share")
     path = Path(os.path.normpath(text)).parent.parent if text.startswith("/") else None
     if path is None:
@@ -242,14 +241,14 @@ def _normalized(name: str) -> str:
 
 def _conda(folder: Path, variables: Mapping[str, str], home: Path) -> Iterator[Path]:
     """The environments with the name that `environment.yml` says."""
-    texts = (read_text(folder / name) for name in ("environment.yml", "environment.yaml"))
+    texts = (regular_file.read_text(folder / name) for name in ("environment.yml", "environment.yaml"))
     match = next((match for text in texts if (match := _CONDA_NAME.search(text))), None)
     if match is None or match[1] == "base":
         return
     roots = [Path(root) for root in (variables.get("MAMBA_ROOT_PREFIX"),) if root]
     roots += [home / root for root in _CONDA_ROOTS]
     yield from (root / "envs" / match[1] for root in roots)
-    lines = read_text(home / ".conda/environments.txt").splitlines()
+    lines = regular_file.read_text(home / ".conda/environments.txt").splitlines()
     yield from (Path(line) for line in lines if line.startswith("/") and Path(line).name == match[1])
 
 
@@ -267,24 +266,6 @@ def _below(folder: Path, prefix: str) -> list[Path]:
         return [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(prefix)]
     except OSError:
         return []
-
-
-def read_toml(file: Path) -> Mapping[str, Any]:
-    """The tables of a file; none if it cannot be read."""
-    try:
-        return tomllib.loads(read_text(file))
-    except (ValueError, RecursionError):
-        return {}
-
-
-def read_text(file: Path) -> str:
-    """The text of a small regular file; empty if it is none."""
-    try:
-        if not file.is_file() or file.stat().st_size > _MAX_FILE:
-            return ""
-        return file.read_text("utf-8-sig")
-    except (OSError, ValueError):
-        return ""
 
 
 def table_in(tables: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

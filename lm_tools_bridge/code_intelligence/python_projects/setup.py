@@ -15,7 +15,6 @@ from lm_tools_bridge.code_intelligence.python_projects.environments import (
     CONFIGURATIONS,
     EnvironmentFinder,
     PythonEnvironment,
-    read_text,
     state_of,
 )
 from lm_tools_bridge.code_intelligence.python_projects.libraries import (
@@ -28,6 +27,7 @@ from lm_tools_bridge.code_intelligence.python_projects.tool_choices import (
     ty_choices,
 )
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification, merged_deep
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
 from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
 
@@ -132,7 +132,7 @@ def libraries_for_mypy(environment: PythonEnvironment | None, program: Path, roo
         program: the mypy that runs.
         root: the folder of the project, whose configuration may say it.
     """
-    if any("python_executable" in read_text(root / name) for name in _MYPY_FILES):
+    if any("python_executable" in regular_file.read_text(root / name) for name in _MYPY_FILES):
         return ()
     if environment is None:
         return ("--no-site-packages",)

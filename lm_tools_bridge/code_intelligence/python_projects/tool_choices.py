@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.checked_files import CheckedFiles
-from lm_tools_bridge.code_intelligence.python_projects.environments import read_text, read_toml, table_in
+from lm_tools_bridge.code_intelligence.python_projects.environments import table_in
+from lm_tools_bridge.code_intelligence.tree import regular_file
 
 _PYRIGHT_EXCLUDES: Final = ("**/node_modules", "**/__pycache__", "**/.*")
 """What Pyright leaves out unless its configuration says what."""
@@ -42,7 +43,9 @@ class ToolChoices:
 
 def ty_choices(root: Path) -> ToolChoices:
     """What `ty.toml` or `[tool.ty]` says."""
-    settings = read_toml(root / "ty.toml") or table_in(read_toml(root / "pyproject.toml"), "tool", "ty")
+    settings = regular_file.read_toml(root / "ty.toml") or table_in(
+        regular_file.read_toml(root / "pyproject.toml"), "tool", "ty"
+    )
     files = table_in(settings, "src")
     include, exclude = _texts(files.get("include")), _texts(files.get("exclude"))
     checked = CheckedFiles(root, include)  # it leaves out what it excludes by itself
@@ -57,7 +60,7 @@ def pyright_choices(root: Path, name: str) -> ToolChoices:
         root: the folder of the project.
         name: `pyright` or `basedpyright`.
     """
-    tool = table_in(read_toml(root / "pyproject.toml"), "tool")
+    tool = table_in(regular_file.read_toml(root / "pyproject.toml"), "tool")
     settings = _json(root / "pyrightconfig.json") or table_in(tool, name) or table_in(tool, "pyright")
     include, exclude = _texts(settings.get("include")), settings.get("exclude")
     excludes = _PYRIGHT_EXCLUDES if exclude is None else _texts(exclude)
@@ -72,7 +75,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _json(file: Path) -> Mapping[str, Any]:
     try:
-        without_comments = _COMMENT.sub(_kept_text, read_text(file))
+        without_comments = _COMMENT.sub(_kept_text, regular_file.read_text(file))
         value = json.loads(_LAST_COMMA.sub(_kept_text, without_comments))
     except (ValueError, RecursionError):
         return {}

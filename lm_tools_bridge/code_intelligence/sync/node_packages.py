@@ -5,19 +5,17 @@ A TypeScript server takes what it cannot find for `any`, and knows no uses there
 
 from __future__ import annotations
 
-import json
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.code_intelligence.tree import regular_file
+
 MAX_PACKAGES: Final = 300
 """Packages of a monorepo that are looked at: each costs a few looks at the disk, after changes only."""
 MAX_SETTINGS: Final = 30
 """Files `tsconfig*.json` that are searched for paths of packages, those near the root first."""
-_MAX_BYTES: Final = 1024 * 1024
-"""Real files `package.json` have some kilobytes."""
 _MAX_NAMED: Final = 3
 """Packages that a sentence names."""
 _DEPENDENCIES: Final = ("dependencies", "devDependencies")
@@ -71,14 +69,14 @@ def missing_packages(folders: Sequence[Path], files: Iterable[str]) -> str:
     """
     paths = sorted(map(Path, files), key=lambda path: (len(path.parts), path))
     manifests = [path for path in paths if path.name == "package.json"][:MAX_PACKAGES]
-    packages = [package for path in manifests if (package := _read_package(path))]
+    packages = [Package(path.parent, regular_file.read_json(path)) for path in manifests]
     own = {package.name: package for package in packages if package.name}
     settings = [path for path in paths if path.name.startswith("tsconfig") and path.suffix == ".json"]
     if reason := _not_installed(folders, packages, own.keys()):
         return reason
     unbuilt = _unbuilt(packages, own)
     # sources may stand for what is built
-    text = "\n".join(map(_read_text, settings[:MAX_SETTINGS])) if unbuilt else ""
+    text = "\n".join(map(regular_file.read_text, settings[:MAX_SETTINGS])) if unbuilt else ""
     unbuilt = [name for name in unbuilt if f'"{name}"' not in text and "customConditions" not in text]
     return _not_built(unbuilt, packages)
 
@@ -146,21 +144,3 @@ def _has_script(packages: Sequence[Package], name: str) -> bool:
 def _listed_names(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _read_package(file: Path) -> Package | None:
-    try:
-        content = json.loads(_read_text(file))
-    except (ValueError, RecursionError):
-        return None
-    return Package(file.parent, content) if isinstance(content, dict) else None
-
-
-def _read_text(file: Path) -> str:
-    """The text of a small file; empty if it is none."""
-    try:
-        status = file.stat()
-        is_small = stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_BYTES
-        return file.read_text("utf-8-sig", "replace") if is_small else ""
-    except OSError:
-        return ""

@@ -13,6 +13,7 @@ import msgspec
 from lm_tools_bridge.code_intelligence.server import FileDiagnostics, ServerOutdated
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.sync.node_packages import missing_packages
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.tree_changes import Changes, Snapshot
 
 DATABASE: Final = "compile_commands.json"
@@ -35,6 +36,8 @@ class _Command(msgspec.Struct):
 
 
 _DECODER: Final = msgspec.json.Decoder(list[_Command])
+_MAX_DATABASE: Final = 256 * 1024 * 1024
+"""Bytes: that of Chromium has 100 MiB."""
 _PACKAGES: Final = frozenset({"package.json"})
 _COMPILED: Final = frozenset({".c", ".cc", ".cpp", ".cxx", ".c++", ".m", ".mm", ".cu"})
 """Suffixes of files that a database lists; headers are read with the files that include them."""
@@ -133,7 +136,7 @@ def _read_databases(databases: Collection[str]) -> _Databases:
     files: set[str] = set()
     for path in databases:
         try:
-            commands = _DECODER.decode(Path(path).read_bytes())
+            commands = _DECODER.decode(regular_file.read_bytes(Path(path), _MAX_DATABASE))
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as failure:

@@ -18,6 +18,7 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.server import LanguageServer, RequestFailed, RequestTimedOut
 from lm_tools_bridge.code_intelligence.tools.project_files import where, without_libraries
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from workspace_server.sources.builtin.search.engine import find_text
 from workspace_server.sources.builtin.search.query import EngineUnavailable, TextMatch, TextQuery
@@ -162,7 +163,7 @@ def aliases_in(lines: Iterable[str]) -> list[str]:
 def _default_export(path: Path, words: Sequence[str]) -> bool:
     """Whether a file exports one of these names as its default: importers may call it anything. Blocks."""
     try:
-        text = path.read_text("utf-8", "replace")
+        text = regular_file.read_bytes(path, regular_file.MAX_SOURCE).decode("utf-8", "replace")
     except OSError:
         return False
     names = "|".join(map(re.escape, words))

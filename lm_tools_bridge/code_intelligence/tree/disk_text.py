@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.tree_changes import FileState
 from lm_tools_bridge.code_intelligence.wire.positions import split_lines
 from workspace_server.files.file_gate import real_path
@@ -32,8 +33,6 @@ _OF_BYTES: Final = (
     "shift",
 )
 """How Python's names of encodings of single bytes, or of languages of Asia, begin: no others name a text."""
-MAX_BYTES: Final = 16 * 1024 * 1024
-"""Language servers take minutes for larger files, or give up."""
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -87,22 +86,18 @@ class DiskText:
 
 
 def read_file(path: Path) -> DiskText:
-    """The text of a regular file of at most `MAX_BYTES`, read again if it changes meanwhile.
+    """The text of a regular file of at most `MAX_SOURCE`, read again if it changes meanwhile.
 
     Raises:
         OSError: it cannot be read, is too large, or is not a regular file.
     """
-    # a pipe with the name of a source file must not stop us
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with regular_file.opened(path) as descriptor:
         for _ in range(_ATTEMPTS):
             before = state_of(os.fstat(descriptor), path)
-            content = _content(descriptor, path)
+            content = regular_file.content_of(descriptor, path, regular_file.MAX_SOURCE)
             if state_of(os.fstat(descriptor), path) == before:
                 break
         real = real_path(descriptor, path)
-    finally:
-        os.close(descriptor)
     text, mark, encoding = decoded(content)
     return DiskText(text, encoding, before, real, bool(mark))
 
@@ -124,18 +119,6 @@ def state_of(status: os.stat_result, path: Path) -> FileState:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _content(descriptor: int, path: Path) -> bytes:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    parts: list[bytes] = []
-    size = 0
-    while part := os.read(descriptor, MAX_BYTES + 1 - size):
-        parts.append(part)
-        size += len(part)
-        if size > MAX_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MAX_BYTES // (1024 * 1024)} MiB", str(path))
-    return b"".join(parts)
 
 
 def decoded(content: bytes) -> tuple[str, bytes, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.code_intelligence.tools.project_files import MAX_LISTED
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.machine.git_worktrees import git_folder
 from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.sources.builtin.search.query import SearchSettings
@@ -78,7 +79,7 @@ def _names_in_index(root: Path) -> Sequence[str]:
 def _read_index(path: str, _changed_ns: int, _size: int) -> Sequence[str]:
     """The names in an index, read again only if it changed."""
     try:
-        return tuple(names_of_index(Path(path).read_bytes()))
+        return tuple(names_of_index(regular_file.read_bytes(Path(path), MAX_INDEX)))
     except (OSError, ValueError, IndexError):
         return ()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.tree import disk_text
+from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.documents import OpenDocuments
 from support.servers.language_servers.recording_peer import CLANGD, PYTHON, RecordingPeer
 
@@ -90,7 +90,7 @@ def pipe(path: Path) -> None:
 
 def huge(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(disk_text.MAX_BYTES + 1)
+        file.truncate(regular_file.MAX_SOURCE + 1)
 
 
 @pytest.mark.parametrize("make", [pipe, huge, Path.mkdir])

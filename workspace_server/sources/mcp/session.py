@@ -14,7 +14,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.names import LOG_LEVELS, Era
-from workspace_server.call_context import CallContext
+from workspace_server.call_context import CallContext, Client
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult
 from workspace_server.sources.mcp import handshake
@@ -23,7 +23,6 @@ from workspace_server.sources.mcp.failures import Unavailable, answered_within
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.paging import Pages
 from workspace_server.sources.mcp.rpc import messages
-from workspace_server.sources.mcp.rpc.client import Client
 from workspace_server.sources.mcp.rpc.connection import InvalidResponseError, RpcConnection
 from workspace_server.sources.mcp.rpc.hang_check import HangCheck
 from workspace_server.sources.mcp.rpc.transport import Transport
@@ -301,8 +300,8 @@ class Session:
         return RpcError(jsonrpc.INTERNAL_ERROR, f"the source {self._source} answered {method} with {what}")
 
 
-# A server has one log level for all clients: the most verbose that a request in flight wants. `rpc/client.py`
-# filters what each client gets. A lower level is set only with the next request that wants one.
+# A server has one log level for all clients: the most verbose that a request in flight wants.
+# `call_context.py` filters what each client gets. A lower level is set only with the next request that wants one.
 
 SET_S: Final = 5.0
 """How long a request waits for the server to set the level, in seconds."""

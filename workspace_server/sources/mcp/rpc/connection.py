@@ -21,11 +21,11 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason
 from workspace_server import log
+from workspace_server.call_context import Client
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.rpc import messages
-from workspace_server.sources.mcp.rpc.client import Client
 from workspace_server.sources.mcp.rpc.hang_check import HangCheck
 from workspace_server.sources.mcp.rpc.messages import InvalidResponse, Notification, Request, Response
 from workspace_server.sources.mcp.rpc.server_requests import ServerRequests, are_of_one_client

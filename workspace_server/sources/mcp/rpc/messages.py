@@ -17,9 +17,9 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc, names, trace_context
 from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.names import Era
+from workspace_server.call_context import Client
 from workspace_server.sources.mcp.member_rules import GONE
 from workspace_server.sources.mcp.rpc import result_repair
-from workspace_server.sources.mcp.rpc.client import Client
 from workspace_server.tool import RpcError
 
 OUR_NAME: Final = "lm-tools-bridge"

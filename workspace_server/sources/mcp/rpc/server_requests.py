@@ -28,12 +28,12 @@ MAX_QUESTION: Final = 4 * 1024 * 1024
 _FOR_CLIENTS: Final = frozenset({names.ELICIT, names.SAMPLE, names.ROOTS_LIST})
 _SEVERAL: Final = RpcError(
     jsonrpc.INTERNAL_ERROR,
-    "several clients use this server at this moment, and nothing says which of them is request;"
+    "several clients use this server at this moment, and nothing says which of them is asked;"
     ' with sharing = "session" or "call" in the server\'s entry, each has a process of its own',
 )
 _TOO_MANY: Final = RpcError(jsonrpc.INTERNAL_ERROR, f"{MAX_ASKED} questions of this server wait for answers")
 _TOO_LARGE: Final = RpcError(
-    jsonrpc.INVALID_PARAMS, f"no client is request more than {MAX_QUESTION >> 20} MiB"
+    jsonrpc.INVALID_PARAMS, f"no client is asked for more than {MAX_QUESTION >> 20} MiB"
 )
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.names import Era
-from workspace_server.call_context import CallContext
+from workspace_server.call_context import CallContext, Client
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.rpc import messages
-from workspace_server.sources.mcp.rpc.client import Client
 from workspace_server.sources.mcp.rpc.messages import InvalidResponse, Notification, Request, Response
 from workspace_server.tool import RpcError
 

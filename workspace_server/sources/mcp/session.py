@@ -301,7 +301,8 @@ class Session:
 
 
 # A server has one log level for all clients: the most verbose that a request in flight wants.
-# `call_context.py` filters what each client gets. A lower level is set only with the next request that wants one.
+# `call_context.py` filters what each client gets. A lower level is set only with the next request that
+# wants one.
 
 SET_S: Final = 5.0
 """How long a request waits for the server to set the level, in seconds."""

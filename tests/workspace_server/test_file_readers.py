@@ -80,7 +80,7 @@ _MODULE_READS: Final = {
     "mmap": frozenset({"mmap"}),
     "project_file": frozenset({"read", "held"}),
     "private_files": frozenset({"read"}),
-    "regular_file": frozenset({"opened", "read_bytes", "read_text", "read_toml", "read_json"}),
+    "regular_file": frozenset({"open_file", "read_bytes", "read_text", "read_toml", "read_json"}),
 }
 
 

@@ -91,7 +91,7 @@ def read_file(path: Path) -> DiskText:
     Raises:
         OSError: it cannot be read, is too large, or is not a regular file.
     """
-    with regular_file.opened(path) as descriptor:
+    with regular_file.open_file(path) as descriptor:
         for _ in range(_ATTEMPTS):
             before = state_of(os.fstat(descriptor), path)
             content = regular_file.content_of(descriptor, path, regular_file.MAX_SOURCE)

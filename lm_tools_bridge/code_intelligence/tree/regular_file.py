@@ -19,7 +19,7 @@ MAX_SETTINGS: Final = 1024 * 1024
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[int]:
+def open_file(path: Path) -> Iterator[int]:
     """The descriptor of an open regular file; links are followed.
 
     Raises:
@@ -58,7 +58,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
     Raises:
         OSError: it cannot be read, is larger, or is not a regular file.
     """
-    with opened(path) as descriptor:
+    with open_file(path) as descriptor:
         return content_of(descriptor, path, limit)
 
 

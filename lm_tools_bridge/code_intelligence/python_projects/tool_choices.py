@@ -5,8 +5,6 @@ What a tool reports is less than what the project is: uses are looked for in all
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +13,10 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.checked_files import CheckedFiles
 from lm_tools_bridge.code_intelligence.python_projects.environments import table_in
 from lm_tools_bridge.code_intelligence.tree import regular_file
+from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
 
 _PYRIGHT_EXCLUDES: Final = ("**/node_modules", "**/__pycache__", "**/.*")
 """What Pyright leaves out unless its configuration says what."""
-_TEXT: Final = r'("(?:\\.|[^"\\])*")'
-_COMMENT: Final = re.compile(_TEXT + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LAST_COMMA: Final = re.compile(_TEXT + r"|,(?=\s*[}\]])")
-"""What JSON with comments has more than JSON; texts are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +70,6 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _json(file: Path) -> Mapping[str, Any]:
     try:
-        without_comments = _COMMENT.sub(_kept_text, regular_file.read_text(file))
-        value = json.loads(_LAST_COMMA.sub(_kept_text, without_comments))
-    except (ValueError, RecursionError):
+        return parse_object(regular_file.read_bytes(file, regular_file.MAX_SETTINGS))
+    except (OSError, ConfigFileError):
         return {}
-    return value if isinstance(value, Mapping) else {}
-
-
-def _kept_text(match: re.Match[str]) -> str:
-    return match[1] or ""

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lm_tools_bridge.machine import regular_file
+
 _MAX_BYTES: Final = 16 * 1024
 """A path has at most 4 KiB; a configuration says within its first lines whether it is bare."""
 _POINTER: Final = "gitdir:"
@@ -215,10 +217,7 @@ def _real(path: Path) -> Path:
 def _text(path: Path) -> str:
     """The beginning of a file, as far as it can be read; does not wait for a pipe."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return ""
-            return os.fsdecode(file.read(_MAX_BYTES))
+        with regular_file.open_file(path) as descriptor:
+            return os.fsdecode(os.read(descriptor, _MAX_BYTES))
     except OSError:
         return ""

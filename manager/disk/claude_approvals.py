@@ -6,7 +6,6 @@ it starts each that the user did not refuse (measured with 2.1.332). All functio
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lm_tools_bridge.machine import regular_file
 from lm_tools_bridge.protocol.internal import client_files
 from lm_tools_bridge.protocol.internal.client_traits import OwnServers, namespace_of
 
@@ -97,13 +97,9 @@ def _said(environ: Mapping[str, str], home: Path, folder: Path) -> Iterator[_Sai
 def _content(file: Path) -> bytes:
     """The content of a regular file; empty if there is none, or it cannot be read."""
     try:
-        # a pipe in its place must not block
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as opened:
-            content = opened.read(MAX_BYTES + 1) or b""
+        return regular_file.read_bytes(file, MAX_BYTES)
     except OSError:
         return b""
-    return content if len(content) <= MAX_BYTES else b""
 
 
 def _decoded(content: bytes, kind: Any) -> Any:

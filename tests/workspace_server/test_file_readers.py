@@ -36,7 +36,6 @@ _THE_GATE: Final = "workspace_server/files/file_gate.py"
 _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tools/texts.py": "what stands behind links is compared with what servers say, never shown",
     f"{_LANGUAGES}server_process/fence.py": "folders, in which it makes one",
-    f"{_LANGUAGES}tree/regular_file.py": "for the modules that are named here",
     f"{_LANGUAGES}python_projects/setup.py": "whether mypy names an interpreter",
     f"{_LANGUAGES}python_projects/tool_choices.py": "which files the tools of a project check",
     f"{_LANGUAGES}tree/disk_text.py": "for servers; its lines say where they are from, for `Texts.showable_lines`",
@@ -57,7 +56,8 @@ _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tools/editing/applying.py": "whether a file is still as it was",
     "workspace_server/calls/request_state.py": "our own key",
     "workspace_server/tool_search/definitions.py": "our own file",
-    f"{_BUILTIN}files/editor_settings.py": "settings and ignore files",
+    f"{_BUILTIN}files/editor_settings.py": "settings of searches",
+    f"{_BUILTIN}files/ignore.py": "ignore files",
     "workspace_server/files/folder_events.py": "/proc",
     "workspace_server/sources/mcp/lists/list_cache.py": "our own files",
     "workspace_server/sources/scripts/bundle.py": "what is trusted and run, never shown",

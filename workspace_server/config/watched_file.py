@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from lm_tools_bridge.machine import regular_file
 from workspace_server.config.formats.jsonc import ConfigFileError
 
 # A file of settings that a person wrote has some kilobytes; a larger one would be parsed on each change.
@@ -151,13 +151,8 @@ def read_bytes(path: Path) -> bytes:
         ConfigFileError: the file is not regular, too large, or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigFileError("it is not a regular file")
-            data = file.read(MAX_BYTES + 1)
+        return regular_file.read_bytes(path, MAX_BYTES)
     except (OSError, ValueError) as error:
-        raise ConfigFileError((getattr(error, "strerror", None) or "it cannot be read").lower()) from None
-    if len(data) > MAX_BYTES:
-        raise ConfigFileError(f"it is larger than {MAX_BYTES} bytes")
-    return data
+        cause = (getattr(error, "strerror", None) or "cannot be read").lower()
+        is_about_file = cause.startswith(("not ", "larger "))
+        raise ConfigFileError(f"it is {cause}" if is_about_file else cause) from None

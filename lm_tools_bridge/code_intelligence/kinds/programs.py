@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from lm_tools_bridge.code_intelligence.tree import regular_file
+from lm_tools_bridge.machine import regular_file
 
 _SEVEN: Final = 7
 """The first version of TypeScript whose package has a program of its own, without Node.js."""

@@ -12,9 +12,9 @@ from lm_tools_bridge.code_intelligence.kinds.typescript_version import (
     ProjectTypeScript,
     project_typescript,
 )
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
 from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
+from lm_tools_bridge.machine import regular_file
 
 MAX_ENTRIES: Final = 20_000
 """Files and folders to look at; folders near the root come first."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.tree import regular_file
+from lm_tools_bridge.machine import regular_file
 
 NATIVE_MAJOR: Final = 7
 """From this version on the compiler is a language server itself; it removed options that older ones take."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 from lm_tools_bridge.code_intelligence.outline.grammars import LANGUAGES, grammar, installed
 from lm_tools_bridge.code_intelligence.outline.project_symbols import ProjectSymbols
 from lm_tools_bridge.code_intelligence.outline.syntax_symbols import symbols_of
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path
+from lm_tools_bridge.machine import regular_file
 
 # codes of errors in JSON-RPC 2.0, section 5.1
 METHOD_NOT_FOUND: Final = -32601

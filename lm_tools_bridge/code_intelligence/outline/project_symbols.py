@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.outline.grammars import LANGUAGES, grammar
 from lm_tools_bridge.code_intelligence.outline.syntax_symbols import Symbol, span, symbols_of
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.relevant_files import GENERATED_MARKS, SKIPPED_FOLDERS
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from lm_tools_bridge.machine import regular_file
 from lm_tools_bridge.machine.git_worktrees import is_copy
 
 MAX_FILES: Final = 20_000

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.tree import regular_file
+from lm_tools_bridge.machine import regular_file
 
 _IN_PROJECT: Final = (".venv", "venv", "env", ".conda", ".pixi/envs/default", ".hatch")
 """Where tools and people make the environment of a project."""

@@ -27,9 +27,9 @@ from lm_tools_bridge.code_intelligence.python_projects.tool_choices import (
     ty_choices,
 )
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification, merged_deep
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
 from lm_tools_bridge.code_intelligence.tree.tree_scan import scan
+from lm_tools_bridge.machine import regular_file
 
 LOOK_AGAIN_S: Final = 60.0
 """So often imports are looked at where there is no environment: a look reads up to a thousand files."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.checked_files import CheckedFiles
 from lm_tools_bridge.code_intelligence.python_projects.environments import table_in
-from lm_tools_bridge.code_intelligence.tree import regular_file
+from lm_tools_bridge.machine import regular_file
 from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
 
 _PYRIGHT_EXCLUDES: Final = ("**/node_modules", "**/__pycache__", "**/.*")
@@ -70,6 +70,6 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _json(file: Path) -> Mapping[str, Any]:
     try:
-        return parse_object(regular_file.read_bytes(file, regular_file.MAX_SETTINGS))
-    except (OSError, ConfigFileError):
+        return parse_object(regular_file.read_text(file).encode())
+    except ConfigFileError:
         return {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.tree import regular_file
+from lm_tools_bridge.machine import regular_file
 
 MAX_PACKAGES: Final = 300
 """Packages of a monorepo that are looked at: each costs a few looks at the disk, after changes only."""

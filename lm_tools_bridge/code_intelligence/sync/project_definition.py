@@ -13,8 +13,8 @@ import msgspec
 from lm_tools_bridge.code_intelligence.server import FileDiagnostics, ServerOutdated
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.sync.node_packages import missing_packages
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.tree_changes import Changes, Snapshot
+from lm_tools_bridge.machine import regular_file
 
 DATABASE: Final = "compile_commands.json"
 _NOT_FOUND: Final = (

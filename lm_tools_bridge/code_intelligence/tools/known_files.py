@@ -18,8 +18,8 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.server import LanguageServer, RequestFailed, RequestTimedOut
 from lm_tools_bridge.code_intelligence.tools.project_files import where, without_libraries
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
+from lm_tools_bridge.machine import regular_file
 from workspace_server.sources.builtin.search.engine import find_text
 from workspace_server.sources.builtin.search.query import EngineUnavailable, TextMatch, TextQuery
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.tree_changes import FileState
 from lm_tools_bridge.code_intelligence.wire.positions import split_lines
+from lm_tools_bridge.machine import regular_file
 from workspace_server.files.file_gate import real_path
 
 _MAX_HEAD: Final = 1000

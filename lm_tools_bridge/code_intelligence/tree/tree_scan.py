@@ -18,6 +18,7 @@ from lm_tools_bridge.code_intelligence.tree.relevant_files import (
     Relevance,
 )
 from lm_tools_bridge.code_intelligence.tree.tree_changes import FileState, Snapshot
+from lm_tools_bridge.machine import regular_file
 from lm_tools_bridge.machine.git_worktrees import is_copy
 
 MAX_ENTRIES: Final = 200_000
@@ -109,12 +110,10 @@ def state_of(path: str, folders: Sequence[Path]) -> tuple[FileState | None, bool
 def digest(path: str) -> bytes | None:
     """The digest of a file's content; None if it cannot be read, or is larger than `MAX_DIGESTED` bytes."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            content = file.read(MAX_DIGESTED + 1)
+        content = regular_file.read_bytes(Path(path), MAX_DIGESTED)
     except OSError:
         return None
-    return hashlib.blake2b(content, digest_size=16).digest() if len(content) <= MAX_DIGESTED else None
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 class _Look:

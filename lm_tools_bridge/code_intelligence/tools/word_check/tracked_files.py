@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.code_intelligence.tools.project_files import MAX_LISTED
-from lm_tools_bridge.code_intelligence.tree import regular_file
+from lm_tools_bridge.machine import regular_file
 from lm_tools_bridge.machine.git_worktrees import git_folder
 from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.sources.builtin.search.query import SearchSettings

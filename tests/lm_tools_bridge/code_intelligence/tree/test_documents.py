@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.documents import OpenDocuments
+from lm_tools_bridge.machine import regular_file
 from support.servers.language_servers.recording_peer import CLANGD, PYTHON, RecordingPeer
 
 

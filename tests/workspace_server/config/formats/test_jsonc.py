@@ -26,7 +26,8 @@ def test_plain_json_is_parsed_as_json(document: dict[str, object]) -> None:
     ("text", "value"),
     [
         ('{"a": 1, // one\n "b": [1, 2, /* two */],}', {"a": 1, "b": [1, 2]}),
-        ('{"u": "http://x/*y*/"}', {"u": "http://x/*y*/"}),
+        ('{"u": "http://x/*y*/", "c": ",}"}', {"u": "http://x/*y*/", "c": ",}"}),
+        ('{"quote": "\\"// no comment"}', {"quote": '"// no comment'}),
         ("\ufeff{}", {}),
         ("  \n", {}),
         ("// nothing", {}),

@@ -7,29 +7,19 @@ Later sources win for each key: the editor's defaults, `*.code-workspace` in the
 from __future__ import annotations
 
 import os
-import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
+from lm_tools_bridge.machine import regular_file
+from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
 from workspace_server.workspace import Folder, Workspace
-
-# Settings and ignore files that a person wrote have some kilobytes.
-MAX_FILE_BYTES: Final = 1024 * 1024
 
 DEFAULT_EXCLUDES: Final[Mapping[str, Mapping[str, bool]]] = {
     "files.exclude": dict.fromkeys(("**/.svn", "**/.hg", "**/.DS_Store", "**/Thumbs.db"), True),
     "search.exclude": dict.fromkeys(("**/node_modules", "**/bower_components"), True),
 }
-
-# an unclosed string matches up to the end of the text; otherwise the search for its end takes quadratic time
-_STRING: Final = r'("(?:\\.|[^"\\])*+"?)'
-_COMMENT: Final = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_TRAILING_COMMA: Final = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +57,6 @@ def read_rules(workspace: Workspace, folder: Folder, *, include_ignored: bool = 
     )
 
 
-def parse_jsonc(text: str) -> Any:
-    """Parse JSON with `//` and `/* */` comments and trailing commas.
-
-    Raises:
-        ValueError: the text is invalid.
-    """
-    bare = _COMMENT.sub(lambda match: match[1] or " ", text.removeprefix("\ufeff"))
-    bare = _TRAILING_COMMA.sub(lambda match: match[1] or "", bare)
-    try:
-        return msgspec.json.decode(bare)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
-
-
-def read_small_file(path: Path) -> str | None:
-    """The text of a regular file of at most `MAX_FILE_BYTES`, else None. Does not block on a pipe."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
-                return None
-            return file.read(MAX_FILE_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return None
-
-
 def _layers(workspace: Workspace, folder: Folder) -> Iterator[Mapping[str, Any]]:
     try:
         projects = sorted(workspace.root.glob("*.code-workspace"))
@@ -111,7 +74,6 @@ def _object(workspace: Workspace, path: Path) -> dict[str, Any]:
     if not workspace.contains(Path(os.path.realpath(path))):
         return {}
     try:
-        value = parse_jsonc(read_small_file(path) or "{}")
-    except ValueError:
+        return parse_object(regular_file.read_text(path).encode())
+    except ConfigFileError:
         return {}
-    return value if isinstance(value, dict) else {}

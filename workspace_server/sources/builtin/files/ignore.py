@@ -16,8 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine import regular_file
 from lm_tools_bridge.machine.git_worktrees import shared_repository
-from workspace_server.sources.builtin.files.editor_settings import SearchRules, read_rules, read_small_file
+from workspace_server.sources.builtin.files.editor_settings import SearchRules, read_rules
 from workspace_server.sources.builtin.files.entries import IGNORE_FILES
 from workspace_server.sources.builtin.files.patterns import (
     MAX_LENGTH,
@@ -92,7 +93,7 @@ def global_ignore_file(folder: Path, environ: Mapping[str, str]) -> Path | None:
     configs += [Path(f"{home}/.gitconfig")] * bool(home)
     configs += [Path(f"{config_home}/git/config")] * bool(config_home)
     for config in (*configs, Path("/etc/gitconfig")):
-        settings = _EXCLUDES_FILE.findall(read_small_file(config) or "")
+        settings = _EXCLUDES_FILE.findall(regular_file.read_text(config))
         if settings:
             path = (
                 settings[-1].replace("~", home, 1) if home and settings[-1].startswith("~/") else settings[-1]
@@ -123,8 +124,7 @@ def exclude_file(root: Path) -> Path | None:
 
 def read_ignore_file(path: Path) -> IgnoreFile | None:
     """Read one ignore file; invalid lines are skipped. None if it has no rules."""
-    text = read_small_file(path)
-    return IgnoreFile.of(islice((text or "").removeprefix("\ufeff").splitlines(), MAX_LINES))
+    return IgnoreFile.of(islice(regular_file.read_text(path).splitlines(), MAX_LINES))
 
 
 @lru_cache(maxsize=256)  # many packages of a tree have the same file

@@ -1,4 +1,4 @@
-"""Reads whole files of a project within a limit; a pipe in the place of a file stops nobody. Blocks."""
+"""Reads whole files that others wrote, within a limit; a pipe in the place of a file stops nobody. Blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,13 @@ MAX_SOURCE: Final = 16 * 1024 * 1024
 MAX_SETTINGS: Final = 1024 * 1024
 """Bytes of a file with settings, as `package.json`: those that people write have kilobytes."""
 
+_FLAGS: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)  # the open of a pipe would wait for a writer, perhaps for ever
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
 
 @contextmanager
 def open_file(path: Path) -> Iterator[int]:
@@ -25,8 +31,7 @@ def open_file(path: Path) -> Iterator[int]:
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
-    # without O_NONBLOCK the open of a pipe waits for a writer, perhaps for ever
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -48,7 +53,8 @@ def content_of(descriptor: int, path: Path, limit: int) -> bytes:
         parts.append(part)
         size += len(part)
         if size > limit:
-            raise OSError(errno.EFBIG, f"larger than {limit // (1024 * 1024)} MiB", str(path))
+            most = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
+            raise OSError(errno.EFBIG, f"larger than {most}", str(path))
     return b"".join(parts)
 
 
@@ -72,6 +78,8 @@ def read_text(path: Path) -> str:
 
 def read_toml(path: Path) -> Mapping[str, Any]:
     """The tables of a file; none if it cannot be read."""
+    import tomllib  # noqa: PLC0415  the manager reads none
+
     try:
         return tomllib.loads(read_text(path))
     except (ValueError, RecursionError):

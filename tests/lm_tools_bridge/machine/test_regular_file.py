@@ -10,8 +10,8 @@ import pytest
 
 from lm_tools_bridge.code_intelligence.kinds.programs import is_typescript_7
 from lm_tools_bridge.code_intelligence.kinds.project_languages import ProjectLanguages
-from lm_tools_bridge.code_intelligence.tree import regular_file
 from lm_tools_bridge.code_intelligence.tree.relevant_files import Relevance
+from lm_tools_bridge.machine import regular_file
 
 _READERS: tuple[Callable[[Path], Sized], ...] = (
     regular_file.read_text,

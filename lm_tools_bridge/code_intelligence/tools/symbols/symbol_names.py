@@ -80,6 +80,11 @@ class NameQuery:
         return lambda name: pattern.search(name[:MAX_NAME]) is not None
 
 
+def is_unwritten(name: str) -> bool:
+    """Whether names of code leave this part of a path out, because it has no name of its own."""
+    return _UNWRITTEN.fullmatch(name) is not None
+
+
 def name_query(text: str, match: Match = "exact") -> NameQuery:
     """Read a name or name path; `/`, `.`, `::` and `#` separate its parts.
 

@@ -35,6 +35,7 @@ _NULL: Final = SYMBOL_KINDS.index("null") + 1
 MAX_DEPTH: Final = 50
 """Nesting of symbols: a server in error could nest until Python's stack ends."""
 _SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
+PLAIN_SCRIPTS: Final = frozenset({".js", ".mjs", ".cjs", ".jsx"})
 IMPORT: Final = re.compile(
     r"^[ \t]*(?:import\b(?!\s*[(.])[^'\"`;]*['\"]|export\s+(?:type\s+)?\{[^}]*\})"
     r"|(?:^|,)[ \t]*(?:(?:var|let|const)[ \t]+)?(?:[\w$]+|\{[^{}=]*\})[ \t]*=[ \t]*require\(",
@@ -126,7 +127,7 @@ async def outline(
         symbol = _symbol(names, raw, path, lines, server.encoding)
         symbols += [] if symbol is None else [symbol]
     if path.suffix in _SCRIPTS:
-        is_imported = import_finder(lines)
+        is_imported = import_finder(lines, BINDING if path.suffix in PLAIN_SCRIPTS else IMPORT)
         symbols = [each for each in symbols if not is_imported(each.place.span.start)]
     symbols = with_written(symbols, path, lines)
     symbols.sort(key=lambda each: (each.whole.start, -each.whole.end.line))

@@ -22,7 +22,7 @@ from lm_tools_bridge.code_intelligence.tools import asking
 from lm_tools_bridge.code_intelligence.tools.asking import Waiting
 from lm_tools_bridge.code_intelligence.tools.project_files import without_libraries
 from lm_tools_bridge.code_intelligence.tools.symbols.places import locations_of
-from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import name_query
+from lm_tools_bridge.code_intelligence.tools.symbols.symbol_names import is_unwritten, name_query
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, UnknownSymbol, find_target
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.word_check.comparison import (
@@ -35,7 +35,7 @@ from lm_tools_bridge.code_intelligence.tools.word_check.project_words import fin
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from lm_tools_bridge.code_intelligence.wire.positions import order_of
-from workspace_server.tool import ToolError
+from workspace_server.tool import InvalidArguments, ToolError
 
 ASK_S: Final = 1.0
 """Longest time for questions about words: the answer is there, and these only explain it."""
@@ -53,12 +53,14 @@ class Absence:
         comparison: the lines with the word; in code they count as missing.
         definitions: where the server says that the first of them are defined, as texts show it.
         is_foreign: whether all of these are outside of the project: then nothing is missing in it.
+        own_places: the files and lines, from 0, of those in the project.
     """
 
     provider: str
     comparison: Comparison
     definitions: Sequence[str] = ()
     is_foreign: bool = False
+    own_places: frozenset[tuple[Path, int]] = frozenset()
 
     def sentence(self, workplace: Workplace) -> str:
         """For a model; empty if no code has the word."""
@@ -72,17 +74,52 @@ class Absence:
 async def find_known_target(
     workplace: Workplace, arguments: Mapping[str, Any], method: str, waiting: Waiting, texts: Texts
 ) -> Target:
-    """As `find_target`; if there is no such symbol, the error says which lines have its name all the same."""
+    """As `find_target`, also of what servers list nowhere, but say where it is defined that has the name.
+
+    If there is no such symbol, the error says which lines have its name all the same.
+    """
     try:
         return await find_target(workplace, arguments, method, waiting, texts)
     except UnknownSymbol as unknown:
         absences = await find_absences(workplace, unknown.name, texts)
+        target = await _defined_target(workplace, unknown.name, arguments, absences, method, waiting, texts)
+        if target is not None:
+            return target
         sentences = [absence.sentence(workplace) for absence in absences]
         if not any(sentences):
             raise
         sentence_text = "; ".join(sentence for sentence in sentences if sentence)
         message = f"{unknown.message}. But {sentence_text}. Give filePath and line of a place"
         raise ToolError(message, unknown.structured) from None
+
+
+async def _defined_target(  # noqa: PLR0917  the facts about one call
+    workplace: Workplace,
+    name: str,
+    arguments: Mapping[str, Any],
+    absences: Sequence[Absence],
+    method: str,
+    waiting: Waiting,
+    texts: Texts,
+) -> Target | None:
+    """The symbol that servers say the first words are, if it is one of the project and fits the name path.
+
+    Some servers list neither types that a condition leaves out nor members of nameless structures.
+    """
+    query = name_query(name)
+    places = {place for absence in absences for place in absence.own_places}
+    if query.match != "exact" or len(places) != 1 or any(absence.is_foreign for absence in absences):
+        return None
+    ((path, line),) = places
+    question = {**arguments, "symbol": query.literal, "filePath": str(path), "line": line + 1}
+    try:
+        target = await find_target(workplace, question, method, waiting, texts)
+    except (InvalidArguments, ToolError):
+        return None
+    above = () if target.symbol is None else target.symbol.path[:-1]
+    is_nameless = all(map(is_unwritten, above))
+    is_fitting = is_nameless or (target.symbol is not None and query.fits(target.symbol.path))
+    return target if is_fitting and target.name == query.literal else None
 
 
 async def find_absences(workplace: Workplace, name: str, texts: Texts) -> list[Absence]:
@@ -134,7 +171,9 @@ async def _absence(workplace: Workplace, server: LanguageServer, word: str, text
     inside = [path for path in paths if workplace.workspace.contains(path)]
     own = await asyncio.to_thread(without_libraries, workplace.workspace, inside)
     places = list(dict.fromkeys(f"{workplace.shown_path(path)}#{line + 1}" for path, line in definitions))
-    return Absence(kind.name, comparison, places[:MAX_ASKED], is_foreign=bool(paths) and not own)
+    is_foreign = bool(paths) and not own
+    own_places = frozenset(place for place in definitions if place[0] in own)
+    return Absence(kind.name, comparison, places[:MAX_ASKED], is_foreign, own_places)
 
 
 async def _definitions(server: LanguageServer, word: Word) -> list[tuple[Path, int]]:

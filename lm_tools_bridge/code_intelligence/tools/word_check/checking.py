@@ -21,6 +21,7 @@ from lm_tools_bridge.code_intelligence.tools.symbols.symbols import (
     BINDING,
     IMPORT,
     OUTLINE,
+    PLAIN_SCRIPTS,
     Symbol,
     import_finder,
     outline,
@@ -66,7 +67,6 @@ _DECLARATION: Final = "textDocument/declaration"
 _REFERENCES: Final = "textDocument/references"
 _FUNCTIONS: Final = frozenset({"function", "method", "constructor"})
 _SCRIPTS: Final = frozenset({".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"})
-_PLAIN_SCRIPTS: Final = frozenset({".js", ".mjs", ".cjs", ".jsx"})
 _BUILT: Final = frozenset({"dist", "build", "out", "lib", "es", "esm", "cjs", "types", "target"})
 """Folders in which tools put declarations of what they built."""
 _KNOWN_OUTSIDE: Final = re.compile(
@@ -354,12 +354,14 @@ class _Questions:
         return "bound" if any(self._is_bound(path, *order[:2]) for path, order in orders) else "other"
 
     def _is_bound(self, path: str, line: int, character: int) -> bool:
-        """Whether a file of a script binds the name there to what it imports."""
+        """Whether a script gives the symbol another name there: by an import, or by assigning it."""
         if Path(path).suffix not in _SCRIPTS or not self.workplace.workspace.contains(Path(path)):
             return False
+        if self.homes.count(path, line):  # `exports.parse = parse`, or `exports.parse = function parse()`
+            return True
         if path not in self._bindings:
             lines = self.texts.lines(Path(path)) or ()
-            is_plain = Path(path).suffix in _PLAIN_SCRIPTS
+            is_plain = Path(path).suffix in PLAIN_SCRIPTS
             self._bindings[path] = import_finder(lines, BINDING if is_plain else IMPORT)
         return self._bindings[path](Position(line + 1, character + 1))
 

@@ -23,14 +23,14 @@ Meaning = Literal[
     "same",  # the server says that it is the symbol, yet left it out
     "other",  # the server says that it is another symbol
     "copy",  # the server says that it is declared in a file that may be made from the symbol's
-    "bound",  # the server says that it is a name to which its file binds what it imports
+    "bound",  # the server says that it is another name of the symbol: an import, an export, or a copy
     "none",  # the server does not know what it is
 ]
 """What a server says of a word that it was asked about."""
 _WHY: Final[Mapping[Meaning, str]] = {
     "same": "uses by the server's own definition, which it left out",
     "copy": "the server takes it from a built or installed copy of the file",
-    "bound": "a name that the file gives to what it imports; the server does not follow it",
+    "bound": "through an import or export that the server does not follow",
     "none": "the server knows no definition there",
 }
 

@@ -88,3 +88,26 @@ async def test_a_search_in_one_file_or_by_prefix_says_nothing_of_words(
 ) -> None:
     assert (await find(root, server, "extensions", filePath="src/a.py"))["freshness"][0]["state"] == "fresh"
     assert (await find(root, server, "extens", match="prefix"))["freshness"][0]["state"] == "fresh"
+
+
+async def test_uses_are_those_of_what_the_server_says_that_the_words_are(
+    root: Path, server: InMemoryServer
+) -> None:
+    """Without a second call, though no server lists it."""
+    server.answers["textDocument/definition"] = lambda params: defined_at(root / "src/a.py", 2)
+    result = await references.call(
+        "lm_references", workplace_of(root, server), {"symbol": "extensions"}, CONTEXT
+    )
+    assert result.structured is not None
+    files = [use["workspacePath"] for use in result.structured["references"]]
+    assert files == ["proj/src/a.py", "proj/src/b.py"]
+
+
+async def test_what_another_place_defines_as_well_is_not_guessed(root: Path, server: InMemoryServer) -> None:
+    def definition(params: Any) -> list[dict[str, Any]]:
+        is_first = params["textDocument"]["uri"].endswith("a.py")
+        return defined_at(root / "src/a.py", 2) if is_first else defined_at(root / "src/b.py", 1)
+
+    server.answers["textDocument/definition"] = definition
+    with pytest.raises(ToolError, match="no symbol has the name extensions"):
+        await references.call("lm_references", workplace_of(root, server), {"symbol": "extensions"}, CONTEXT)

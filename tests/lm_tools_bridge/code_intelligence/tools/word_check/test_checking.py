@@ -151,6 +151,26 @@ async def test_possible_uses_follow_the_proven_ones_on_later_pages(root: Path) -
     assert text.endswith(f"{c} 1, 4 (uses by the server's own definition, which it left out)")
 
 
+async def test_names_that_a_module_of_commonjs_gives_to_an_import_are_possible_uses(tmp_path: Path) -> None:
+    library = "exports.parse = function parse() {};\n"
+    user = "const {parse} = require('./library');\nparse();\n"
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", {"library.js": library, "user.js": user})
+    server = InMemoryServer(kind("js", ".js"))
+    own = {"uri": (root / "library.js").as_uri(), "range": at(0, 8, 0, 13)}
+    bound = {"uri": (root / "user.js").as_uri(), "range": at(0, 7, 0, 12)}
+    server.answers["textDocument/documentSymbol"] = lambda _: []
+    server.answers["textDocument/references"] = lambda _: [own]
+    server.answers["textDocument/definition"] = lambda params: [
+        own if "library" in params["textDocument"]["uri"] else bound
+    ]
+    answer = await ask(root, server, symbol="parse")
+    assert answer["freshness"][0]["state"] == "partial"
+    assert [(use["line"], use["why"]) for use in answer["possible"] if "user" in use["workspacePath"]] == [
+        (1, "through an import or export that the server does not follow"),
+        (2, "through an import or export that the server does not follow"),
+    ]
+
+
 async def test_the_structured_content_of_uses_is_as_short_as_that_of_diagnostics(root: Path) -> None:
     many = "".join(f"old()  # {number} {'long ' * 20}\n" for number in range(300))
     write_tree(root, {"src/b.py": "from a import old\n" + many})

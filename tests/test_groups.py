@@ -63,6 +63,14 @@ def test_a_folder_that_is_named_runs_without_its_groups() -> None:
 
 def test_what_was_not_asked_for_is_named_by_its_option() -> None:
     named = groups.not_asked_for(config("whole", "browser"))
-    assert named == ["--real-servers", "--conformance", "--clients", "--languages", "--nats", "--remote"]
+    assert named == [
+        "--real-servers",
+        "--conformance",
+        "--clients",
+        "--languages",
+        "--repositories",
+        "--nats",
+        "--remote",
+    ]
     assert "--terminals" in groups.not_asked_for(config("processes"))
     assert "--processes" not in groups.not_asked_for(config("processes"))

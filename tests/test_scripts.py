@@ -38,6 +38,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/clients",
         "scripts/agents",
         "scripts/language-servers",
+        "scripts/public-repositories",
         "scripts/nats-servers",
         "scripts/editor-extension",
         "scripts/conformance",
@@ -249,3 +250,10 @@ def install_of_others(checkout: Path, script: str) -> subprocess.CompletedProces
         env={"PATH": f"{checkout}/.venv/bin:/usr/bin:/bin", "HOME": str(checkout.parent / "home")},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
+
+
+def test_source_trees_of_others_are_not_fetched_without_apt(checkout: Path) -> None:
+    """75, as above."""
+    done = run(checkout, "scripts/public-repositories")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr == "apt-get and Debian's keys are needed to get Debian's sources\n"

@@ -24,6 +24,7 @@ OUTWARD = {
     "conformance": "the official conformance suite; installs it with npm",
     "clients": "MCP clients and agents that others wrote; installs them with npm and pip",
     "languages": "language servers that others wrote; installs them with npm and pip",
+    "repositories": "source trees that others wrote; gets them from Debian, and installs language servers",
     "nats": "a team on real NATS servers; installs one with pip",
     "remote": "projects on other hosts over a real ssh server, which must be installed",
 }

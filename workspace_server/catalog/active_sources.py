@@ -177,7 +177,7 @@ class ActiveSources:
             check(change_detector)
         marks = self._store.data_marks(self._root)
         items = self._items.all(configuration, self._path, change_detector, marks)
-        verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
+        verdicts = self._store.item_verdicts(self._root, items) if items else {}
         has_trust_items = bool(items) or os.path.lexists(self._own_folder)
         issue = self._store.issue(self._root) if has_trust_items else None
         for path in (self._own_folder, *self._store.paths(self._root)):

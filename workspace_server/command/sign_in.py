@@ -21,7 +21,7 @@ from workspace_server.command.trust import FOLDER
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import RemoteServer
 from workspace_server.trust.item import trust_command
-from workspace_server.trust.items import TrustItemFactory, remote_key
+from workspace_server.trust.items import TrustItemFactory
 from workspace_server.trust.store import TrustStore
 
 
@@ -59,9 +59,8 @@ def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders) ->
     """Refuse to sign in to a server of an untrusted workspace: it may imitate the real one."""
     if server.origin.scope != "workspace":
         return
-    digests = {remote_key(server.namespace): TrustItemFactory(root).remote(server).digest()}
-    verdicts = TrustStore(folders.state_dir / FOLDER).verdicts(root, digests)
-    if verdicts[remote_key(server.namespace)] != "trusted":
+    item = TrustItemFactory(root).remote(server)
+    if TrustStore(folders.state_dir / FOLDER).verdict(root, item) != "trusted":
         text = f"{server.namespace} comes with the workspace, and waits for your trust"
         raise Failure(text, f"look at it first: {trust_command(root)}", reason="not_trusted")
 

@@ -211,7 +211,11 @@ def _not_trusted() -> Failure:
 
 
 def _show_difference(view: TrustView, *, as_json: bool) -> None:
-    changes = differences(view.recorded, view.items)
+    changes = [
+        change
+        for change in differences(view.recorded, view.items)
+        if view.verdicts.get(change.key) != "trusted"
+    ]
     if as_json:
         changes_as_json = [
             {"key": change.key, "kind": change.kind, "title": change.title, "lines": change.lines}
@@ -309,7 +313,7 @@ def pending(folders: UserFolders, /, root: Path, **_: bool) -> None:
     store = TrustStore(folders.state_dir / FOLDER)
     marks = store.data_marks(folder)
     items = gather(folder, folders.config_dir, os.environ, folders.path, marks, use_shell=False).items
-    verdicts = store.verdicts(folder, {item.key: item.digest() for item in items})
+    verdicts = store.item_verdicts(folder, items)
     recorded = {} if store.issue(folder) else store.recorded(folder)
     names = [
         short_name(item)

@@ -320,7 +320,7 @@ def read_view(store: TrustStore, root: Path, folders: UserFolders) -> TrustView:
     """Read the items of a workspace and their trust. Runs nothing of it."""
     marks = store.data_marks(root)
     items = gather(root, folders.config_dir, os.environ, folders.path, marks)
-    verdicts = store.verdicts(root, {item.key: item.digest() for item in items.items})
+    verdicts = store.item_verdicts(root, items.items)
     issue = store.issue(root)
     problem = None if issue is None else issue.message
     return TrustView(root, items.items, items.issues, verdicts, store.recorded(root), problem, items)

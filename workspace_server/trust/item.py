@@ -40,6 +40,7 @@ class TrustItem:
         may_be_data: files of the command that the user may mark as data, whether they exist or not.
         not_data: files that the entry or the user calls data and that cannot be, with the reason.
         is_optional: whether something else does the same without trust, so that nothing waits for it.
+        same_in: the project's files in which the entry means the same: between these it may move.
     """
 
     key: str
@@ -49,6 +50,7 @@ class TrustItem:
     may_be_data: tuple[str, ...] = ()
     not_data: Mapping[str, str] = field(default_factory=dict)
     is_optional: bool = False
+    same_in: frozenset[str] = frozenset()
     _digests: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def digest(self) -> str:

@@ -16,6 +16,7 @@ from workspace_server.config.model import Configuration, EntryOrigin, RemoteServ
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.trust.command_files import NO_OPTION, CommandFileReader
 from workspace_server.trust.item import DATA, TrustItem, hashed
+from workspace_server.trust.moved_entries import files_of_same_meaning
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
 
 SETTINGS_KEY: Final = "settings"
@@ -115,6 +116,7 @@ class TrustItemFactory:
                 command_files.files,
                 tuple(command_files.may_be_data),
                 refused,
+                same_in=files_of_same_meaning(server.raw) if server.raw else frozenset(),
             )
         )
 
@@ -130,7 +132,8 @@ class TrustItemFactory:
         }
         address = next((str(written[key]) for key in ("url", "serverUrl", "httpUrl") if key in written), "")
         title = f"remote server {server.namespace}: {shortened(address or origin(server.url))}"
-        return self._item(TrustItem(remote_key(server.namespace), title, facts))
+        same_in = files_of_same_meaning(server.raw) if server.raw else frozenset()
+        return self._item(TrustItem(remote_key(server.namespace), title, facts, same_in=same_in))
 
     def settings(self, configuration: Configuration) -> TrustItem | None:
         """The item of settings that would allow more; None if the workspace's settings only restrict."""

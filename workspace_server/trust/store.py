@@ -21,6 +21,7 @@ from typing import Any, Final
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.trust.item import DATA, TrustItem, Verdict, trust_command
+from workspace_server.trust.moved_entries import has_only_moved
 
 # The form of a record: another version is refused, as guessing could trust too much.
 VERSION: Final = 1
@@ -61,6 +62,11 @@ class RecordedItem:
         """The files of the command that were trusted to change, as the command writes them."""
         data = self.facts.get(DATA)
         return tuple(entry for entry in data if isinstance(entry, str)) if isinstance(data, list) else ()
+
+    def has_only_moved_to(self, item: TrustItem) -> bool:
+        """Whether the item differs only in the file of its entry."""
+        hashes = {name: file.sha256 for name, file in self.files.items()}
+        return has_only_moved(self.facts, hashes, item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +212,18 @@ class TrustStore:
 
     def verdict(self, root: Path, item: TrustItem) -> Verdict:
         """Whether exactly this content was trusted for exactly this folder."""
-        return self.verdicts(root, {item.key: item.digest()})[item.key]
+        return self.item_verdicts(root, [item])[item.key]
+
+    def item_verdicts(self, root: Path, items: Sequence[TrustItem]) -> dict[str, Verdict]:
+        """The verdicts of these items by key. An entry that only moved to another file stays trusted."""
+        verdicts = self.verdicts(root, {item.key: item.digest() for item in items})
+        movable = [item for item in items if item.same_in and verdicts[item.key] == "changed"]
+        if movable:
+            folder, record = self._read_record(root)
+            if isinstance(record, TrustRecord) and folder == record.folder:
+                moved = [item.key for item in movable if record.items[item.key].has_only_moved_to(item)]
+                verdicts |= dict.fromkeys(moved, "trusted")
+        return verdicts
 
     def verdicts(self, root: Path, digests: Mapping[str, str]) -> dict[str, Verdict]:
         """The verdicts of several items by key, given their digests. Never raises."""

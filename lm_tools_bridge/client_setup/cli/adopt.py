@@ -257,7 +257,7 @@ class _Command:
         else:
             here = shlex.quote(str(self.files.root))
             target, option = WORKSPACE_FILE, f"--cwd {here}"
-            step = f"allow them to run with: lmtb trust {here}"
+            step = f"allow those to run that were not trusted before: lmtb trust {here}"
         return f"moved to {target}: {names}\n  undo: lmtb adopt --undo {option}\nNext step: {step}"
 
     def _user_step(self, adoption: Adoption) -> str:

@@ -36,7 +36,7 @@ def test_adopt_shows_every_change_and_the_next_step(run: Any, project: Path) -> 
     assert '+namespace = "everything"' in lines
     assert '-    "everything": {' in lines
     assert 'stays in .mcp.json: odd: workspace.toml has nothing for its key "note"' in lines
-    assert f"Next step: allow them to run with: lmtb trust '{project}'" in lines
+    assert f"Next step: allow those to run that were not trusted before: lmtb trust '{project}'" in lines
     assert json.loads((project / ".mcp.json").read_text()) == {"mcpServers": {"odd": SERVERS["odd"]}}
     assert 'command = ["npx", "-y", "everything"]' in (project / WORKSPACE_FILE).read_text()
 

@@ -68,6 +68,7 @@ def _mounts(file: Path) -> dict[str, str]:
 def _kinds_in(folder: str, kinds: Mapping[str, str]) -> set[str | None]:
     """The types of the file systems of a folder and below it; None for one that is not known."""
     place, below = folder, f"{folder.rstrip('/')}/"
-    while place not in kinds and place != "/":
-        place = os.path.dirname(place)  # noqa: PTH120 - texts, as the mount table has them
+    # the root of a drive, as Z:\, is its own parent, too
+    while place not in kinds and (above := os.path.dirname(place)) != place:  # noqa: PTH120 - texts
+        place = above
     return {kinds.get(place), *(kind for point, kind in kinds.items() if point.startswith(below))}

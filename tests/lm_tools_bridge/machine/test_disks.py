@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import ntpath
 import os
 from pathlib import Path
 
 import pytest
 
+from lm_tools_bridge.machine import disks
 from lm_tools_bridge.machine.disks import are_local, worded
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -31,6 +33,13 @@ def test_nearest_mount_decides(folder: str, local: bool, tmp_path: Path) -> None
     mounts.write_text(MOUNTS)
     assert are_local([Path(folder)], mounts) is local
     assert are_local([Path("/home"), Path(folder)], mounts) is local
+
+
+def test_the_root_of_a_drive_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above `Z:\\` there is only `Z:\\`."""
+    (mounts := tmp_path / "mounts").write_text("")
+    monkeypatch.setattr(disks.os, "path", ntpath)
+    assert not are_local([Path("Z:\\p\\a")], mounts)
 
 
 def test_where_nobody_can_tell_a_folder_is_not_local(tmp_path: Path) -> None:

@@ -98,6 +98,35 @@ def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows + [one for rest in servers.values() for one in rest]
 
 
+_HASH_DIGITS: Final = 12
+"""Digits of the hash at the end of a workspace's id (`manager.routing.matching.workspace_id`)."""
+
+
+def project_names(workspaces: Iterable[object]) -> dict[str, str]:
+    """The names of projects for people, by the ids of their workspaces.
+
+    A name is the id without its hash, `shop` for `shop-5b0a4815548c`, unless two are called so.
+    """
+    identities = {str(workspace) for workspace in workspaces}
+    short = {identity: _without_hash(identity) for identity in identities}
+    counts: dict[str, int] = {}
+    for name in (*short.values(), *(identity for identity in identities if short[identity] != identity)):
+        counts[name] = counts.get(name, 0) + 1
+    return {identity: name if counts[name] == 1 else identity for identity, name in short.items()}
+
+
+def names_of_projects(status: Mapping[str, Any]) -> dict[str, str]:
+    """The names of all projects of a status, by the ids of their workspaces."""
+    rows, calls = merged_workspaces(status), objects(status, "approvals")
+    return project_names(row.get("workspace") for row in (*rows, *calls))
+
+
+def _without_hash(identity: str) -> str:
+    name, _, digits = identity.rpartition("-")
+    is_hash = len(digits) == _HASH_DIGITS and not digits.strip("0123456789abcdef")
+    return name if name and is_hash else identity
+
+
 def is_gone(row: Mapping[str, Any]) -> bool:
     """Whether this workspace has no server, and its folder does not exist: it was deleted or moved."""
     root = row.get("root")
@@ -168,6 +197,11 @@ def context_cost(rows: Iterable[Mapping[str, Any]]) -> int:
     return sum(count for count in counts if isinstance(count, int))
 
 
+def listed_to(profile: ClientProfile, tools: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What of listed tools a client gets listed: not those that repeat its own."""
+    return [row for row in tools if not (profile.has_file_tools and row.get("repeatsClients"))]
+
+
 def first_request_cost(
     profile: ClientProfile, tools: Iterable[Mapping[str, Any]], instructions: Mapping[str, Any]
 ) -> int:
@@ -178,7 +212,7 @@ def first_request_cost(
         tools: the listed tools and meta-tools.
         instructions: what their server says of them, with their `tokens`.
     """
-    tools = [row for row in tools if not (profile.has_file_tools and row.get("repeatsClients"))]
+    tools = listed_to(profile, tools)
     if profile.deferred_as == "nothing":
         return min(context_cost([instructions]), _SERVER_LINE)
     prefix = profile.name_prefix.format(ENTRY_NAME)
@@ -189,6 +223,7 @@ def first_request_cost(
 
 def running_twice(status: Mapping[str, Any]) -> Iterator[str]:
     """One sentence for each project, client and file."""
+    projects = names_of_projects(status)
     for server in objects(status, "instanceDetails"):
         workspace = str(server.get("workspace"))
         for title, own in sorted(_started_by_clients(status, workspace), key=str):
@@ -198,8 +233,9 @@ def running_twice(status: Mapping[str, Any]) -> Iterator[str]:
                 if own.starts(source.get("file"), namespace := str(source.get("namespace")))
             ]
             if names:
+                project = projects.get(workspace, workspace)
                 yield (
-                    f"{workspace}: {title} starts {', '.join(names)} of {own.file} itself, so they"
+                    f"{project}: {title} starts {', '.join(names)} of {own.file} itself, so they"
                     " run twice; move them with: lmtb adopt"
                 )
 
@@ -213,7 +249,7 @@ def clients_starting(status: Mapping[str, Any], workspace: str, file: str, names
 def _started_by_clients(status: Mapping[str, Any], workspace: str) -> set[tuple[str, OwnServers]]:
     """What each client that was seen in a workspace starts itself there, as far as the manager knows."""
     return {
-        (_title(row["name"]), OwnServers(str(own.get("file")), _names(own), own.get("allBut") is True))
+        (client_title(row["name"]), OwnServers(str(own.get("file")), _names(own), own.get("allBut") is True))
         for row in objects(status, "clientDetails")
         if isinstance(row.get("name"), str) and row.get("workspace") == workspace
         for own in objects(row, "ownServers")
@@ -225,7 +261,8 @@ def _names(own: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
 
 
-def _title(name: str) -> str:
+def client_title(name: str) -> str:
+    """The name of a client program for people, by what it calls itself."""
     profile = profile_of(name)
     return printable(name) if profile is OTHER else profile.title
 
@@ -343,43 +380,52 @@ class Attention(NamedTuple):
 
 def attention_items(status: Mapping[str, Any]) -> list[Attention]:
     """What waits for a person: approvals first."""
-    return [*_approvals(status), *_of_workspaces(status)]
+    names = names_of_projects(status)
+    return [*_approvals(status, names), *_of_workspaces(status, names)]
 
 
-def approval_text(call: Mapping[str, Any]) -> str:
-    """A call that waits for approval, as one sentence."""
+def approval_text(call: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
+    """A call that waits for approval, as one sentence.
+
+    Args:
+        names: those of projects, by the ids of their workspaces.
+    """
+    workspace = str(call.get("workspace"))
+    project = _name((names or {}).get(workspace, workspace))
     there = f" on {_name(call.get('host'))}" if call.get("host") else ""
     return (
-        f"{_name(call.get('tool'))} waits for your approval, in {_name(call.get('workspace'))}{there}, "
+        f"{_name(call.get('tool'))} waits for your approval, in {project}{there}, "
         f"called by {_name(call.get('client') or 'an unnamed client')}"
     )
 
 
-def _approvals(status: Mapping[str, Any]) -> Iterator[Attention]:
+def _approvals(status: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Attention]:
     for call in objects(status, "approvals"):
-        yield Attention("approval", f"approval {call.get('id')}", approval_text(call), "lmtb approvals")
+        text = approval_text(call, names)
+        yield Attention("approval", f"approval {call.get('id')}", text, "lmtb approvals")
 
 
-def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Attention]:
+def _of_workspaces(status: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Attention]:
     for row in merged_workspaces(status):
-        project = _name(row.get("workspace"))
+        identity = _name(row.get("workspace"))
+        project = _name(names.get(str(row.get("workspace"))))
         if row.get("state") in _FAILED_SERVERS:
             yield Attention(
-                "failed", f"server {project}", f"the server of {project} does not work", "lmtb doctor"
+                "failed", f"server {identity}", f"the server of {project} does not work", "lmtb doctor"
             )
         for source in objects(row, "sources"):
             name, state = _name(source.get("id")), source.get("state")
             if state == "auth_required":
                 text = f"{name} of {project} needs you to sign in"
-                yield Attention("login", f"login {project} {name}", text, "lmtb servers")
+                yield Attention("login", f"login {identity} {name}", text, "lmtb servers")
             elif state in BROKEN:
                 text = f"{name} of {project} has failed"
-                yield Attention("failed", f"source {project} {name}", text, "lmtb servers")
+                yield Attention("failed", f"source {identity} {name}", text, "lmtb servers")
         count = sum(map(len, pending(row).values()))
         if count:
             things = "1 item waits" if count == 1 else f"{count} items wait"
             yield Attention(
-                "trust", f"trust {project} {count}", f"{things} for your trust in {project}", "lmtb trust"
+                "trust", f"trust {identity} {count}", f"{things} for your trust in {project}", "lmtb trust"
             )
 
 

@@ -153,6 +153,11 @@ class Source(ABC):
             self.predecessors = ()
 
     @property
+    def shared_pid(self) -> int | None:
+        """The process that serves all clients, where the source is such a process and it runs."""
+        return None
+
+    @property
     def retry_after_ms(self) -> int | None:
         """When a source that is down is tried again, where that is known."""
         return None

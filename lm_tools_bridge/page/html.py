@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from lm_tools_bridge.protocol.internal.source_states import STATES
 from lm_tools_bridge.terminal.views import MARKS, Tone, tone_of
@@ -49,15 +50,22 @@ class Action:
     about: str = ""
 
 
-def document(title: str, sections: Mapping[str, str], *, changes: str | None = None) -> str:
+def document(
+    title: str, sections: Mapping[str, str], *, changes: str | None = None, first: Collection[str] = ()
+) -> str:
     """A whole page.
 
     Args:
         title: what comes before the product's name; empty for the first page.
         sections: their HTML by the id of their element.
         changes: the address of the event stream that replaces sections; None where there is none.
+        first: ids of the sections that are beside each other, where there is room, above all others.
     """
-    body = "".join(f'<section id="{name}">{html}</section>' for name, html in sections.items())
+    parts = {name: f'<section id="{name}">{html}</section>' for name, html in sections.items()}
+    top = "".join(parts.pop(name) for name in first)
+    body = (
+        f'<div class="top">{top}</div>' if top else ""
+    ) + f'<div class="rest">{"".join(parts.values())}</div>'
     live = "" if changes is None else f' data-changes="{changes}"'
     access = _ACCESS if changes or " data-action=" in body else ""
     whole = f"{escape(printable(title))} – {_TITLE}" if title else _TITLE
@@ -139,6 +147,11 @@ def link(path: str, label: object) -> str:
     return f'<a href="{escape(path)}"><strong>{text(label)}</strong></a>'
 
 
+def project_path(workspace: object) -> str:
+    """The address of a project's own page."""
+    return f"/page/project?{urlencode({'id': str(workspace)}, errors='surrogatepass')}"
+
+
 def facts(values: Mapping[str, str]) -> str:
     """Names with their values, which are HTML."""
     rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in values.items())
@@ -180,6 +193,24 @@ def button(action: Action) -> str:
     return (
         f'<button type="button" data-action="{action.name}"{members}{about} disabled>'
         f"{escape(action.label)}</button>"
+    )
+
+
+def menu(label: str, about: str, groups: Mapping[str, Iterable[Action]]) -> str:
+    """A menu of buttons below headings, which opens without a script; empty if it has no button.
+
+    Args:
+        about: completes the label for those who hear it and do not see the row.
+        groups: the buttons below each heading.
+    """
+    blocks = {head: "".join(map(button, actions)) for head, actions in groups.items()}
+    body = "".join(f"<p>{text(head)}</p>{buttons}" for head, buttons in blocks.items() if buttons)
+    if not body:
+        return ""
+    name = escape(printable(f"{label} {about}"))
+    return (
+        f'<details class="menu" name="menu"><summary aria-label="{name}">{text(label)}</summary>'
+        f"<div>{body}</div></details>"
     )
 
 

@@ -15,6 +15,7 @@ from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.services import Services
 from manager.admin.measures import Moment
 from manager.log import logger
+from manager.savings import Savings, count_savings
 from manager.status_reading import json_object, objects
 
 LEAST_S: Final = 5.0
@@ -65,6 +66,8 @@ def _next(before: _Look | None, pid: object, used_s: float, now: float) -> _Look
 
 EVERY_S: Final = 1.0
 """Figures that change faster cannot be read."""
+SAVINGS_S: Final = 10.0
+"""Between two counts of processes and memory, which change with windows and servers: rarely."""
 QUIET_S: Final = 20.0
 """Longest time without an item; an empty one then shows whether the connection still works."""
 MOST_PAGES: Final = 32
@@ -91,11 +94,15 @@ class _Question(NamedTuple):
 
 
 class _LastAnswer(NamedTuple):
-    """What a server last said of its calls, its pid and number of calls then, and the sample's number."""
+    """What a server last said of its calls, its pid and number of calls then, and the sample's number.
+
+    `at` is when it said so, in monotonic seconds.
+    """
 
     pid_and_calls: tuple[object, object]
     answer: Mapping[str, Any]
     sample: int
+    at: float = 0.0
 
 
 _UNKNOWN: Final = _LastAnswer((None, None), {}, 0)
@@ -129,6 +136,8 @@ class LivePages:
         self._cpu = cpu
         self._clock = clock
         self._use = ProcessorUse()
+        self._savings: Savings | None = None
+        self._savings_at: float | None = None
         self._open = 0
         self._is_closed = False
         self._latest: Parts = {}
@@ -148,13 +157,22 @@ class LivePages:
     async def view(self) -> PageView:
         """What the page shows now. Asks the servers whose calls have changed, and starts none."""
         status = self._status()
+        await self._count_savings(status)
         await self._ask(self._to_ask(status))
         return self._view(status)
 
+    async def _count_savings(self, status: Mapping[str, Any]) -> None:
+        """Count anew after a while. In a thread: a thousand small files of /proc take 20 ms."""
+        now = self._clock()
+        if self._savings_at is None or now - self._savings_at >= SAVINGS_S:
+            self._savings_at = now
+            self._savings = await asyncio.to_thread(count_savings, status)
+
     def _view(self, status: Mapping[str, Any]) -> PageView:
-        calls = {workspace: last.answer for workspace, last in self._known.items()}
-        percents = self._use.percents(status, self._clock())
-        return page_view(status, calls, read_health(status, self._moments()), percents)
+        now = self._clock()
+        calls = {workspace: {**last.answer, "age": now - last.at} for workspace, last in self._known.items()}
+        percents = self._use.percents(status, now)
+        return page_view(status, calls, read_health(status, self._moments()), percents, self._savings)
 
     def _to_ask(self, status: Mapping[str, Any]) -> list[_Question]:
         """The servers whose calls may have changed: first those with running calls, then by age.
@@ -196,7 +214,7 @@ class LivePages:
 
     async def _ask_one(self, question: _Question, sample: int) -> None:
         answer = await self._calls(question.root)
-        self._known[question.workspace] = _LastAnswer(question.pid_and_calls, answer, sample)
+        self._known[question.workspace] = _LastAnswer(question.pid_and_calls, answer, sample, self._clock())
 
     async def changes(self) -> AsyncGenerator[Parts]:
         """Yield the parts that changed since the last item: first all of them, none after a quiet while.
@@ -265,6 +283,7 @@ class LivePages:
         status = self._status()
         questions = self._to_ask(status)[:MOST_ASKED]
         spent = self._cpu() - began
+        await self._count_savings(status)
         await self._ask(questions)
         began = self._cpu()
         latest = parts(self._view(status))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlencode
 
+from lm_tools_bridge.page.connections import connections_html
 from lm_tools_bridge.page.health import health_html
 from lm_tools_bridge.page.html import (
     CALLS_PATH,
     HAS_CALLS,
     Action,
     button,
+    capitalized,
     copyable,
     document,
     facts,
     lines,
     link,
+    project_path,
     state,
     steps,
     table,
@@ -27,6 +29,8 @@ from lm_tools_bridge.page.needs import Need
 from lm_tools_bridge.page.overview_view import ManagerFacts, PageView
 from lm_tools_bridge.terminal.views import MARKS
 from lm_tools_bridge.text.quantities import duration, latency, size
+from manager.savings import Savings, savings_text
+from manager.status_reading import client_title
 
 _BROWSERS: Final = (
     ("Edg", "Edge"),
@@ -69,11 +73,14 @@ _ALL_CALLS: Final = f"<p>{link(CALLS_PATH, 'All recorded calls')}</p>" if HAS_CA
 
 def parts(view: PageView) -> dict[str, str]:
     """The parts of the page by the id of their element, in their order."""
+    names = view.names
     return {
-        "needs": _needs(view.needs, view.more["needs"]),
-        "projects": _projects(view.projects) + _rest(view.more["projects"], "lmtb workspaces"),
-        "calls": _calls(view.calls) + _rest(view.more["calls"], "lmtb top") + _ALL_CALLS,
-        "clients": _clients(view.clients) + _rest(view.more["clients"], "lmtb clients"),
+        "connections": connections_html(view.connections, len(view.needs) + view.more["needs"]),
+        "savings": _savings(view.savings),
+        "needs": _needs(view.needs, view.more["needs"], names),
+        "projects": _projects(view.projects, names) + _rest(view.more["projects"], "lmtb workspaces"),
+        "calls": _calls(view.calls, names) + _rest(view.more["calls"], "lmtb top") + _ALL_CALLS,
+        "clients": _clients(view.clients, names) + _rest(view.more["clients"], "lmtb clients"),
         "manager": _manager(view.manager),
         "health": health_html(view.health),
         "browsers": _browsers(view.browsers),
@@ -82,22 +89,45 @@ def parts(view: PageView) -> dict[str, str]:
 
 def page(view: PageView) -> str:
     """The whole page."""
-    return document("", parts(view), changes="/page/changes")
+    return document("", parts(view), changes="/page/changes", first=("connections", "savings", "needs"))
 
 
 def _rest(count: int, command: str) -> str:
     return f"<p>{count:,} more: {copyable(command)}</p>" if count else ""
 
 
-def _needs(needs: Sequence[Need], more: int) -> str:
+def _savings(savings: Savings | None) -> str:
+    """The figures where something is saved, and the sentence of `lmtb status`."""
+    words = f"<p>{text(capitalized(savings_text(savings)))}.</p>"
+    big = ""
+    if savings is not None and (savings.processes > 0 or savings.memory > 0):
+        amounts = (
+            (
+                f"{savings.processes:,}",
+                "process not running" if savings.processes == 1 else "processes not running",
+            ),
+            (str(size(savings.memory)), "of memory not used"),
+        )
+        counts = (savings.processes, savings.memory)
+        figures = "".join(
+            f"<div><dd>{amount}</dd><dt>{label}</dt></div>"
+            for (amount, label), count in zip(amounts, counts, strict=True)
+            if count > 0
+        )
+        big = f'<dl class="big">{figures}</dl>'
+    return f"<h2>Saved now</h2>{big}{words}"
+
+
+def _needs(needs: Sequence[Need], more: int, names: Mapping[str, str]) -> str:
     if not needs:
         return '<h2>What needs you</h2><p class="state good">Nothing. All is well.</p>'
-    items = "".join(map(_need, needs))
+    items = "".join(_need(need, names) for need in needs)
     return f'<h2>What needs you</h2><ul class="needs">{items}</ul>{_rest(more, "lmtb status")}'
 
 
-def _need(need: Need) -> str:
-    project = f"<strong>{text(need.project)}</strong> " if need.project else ""
+def _need(need: Need, names: Mapping[str, str]) -> str:
+    name = need.project and names.get(need.project, need.project)
+    project = f"<strong>{text(name)}</strong> " if name else ""
     return (
         f'<li class="{need.tone.value}"><p><span aria-hidden="true">{MARKS[need.tone]}</span> '
         f"{project}{text(need.text)}</p>{lines(need.words)}{_clicks(need)}"
@@ -162,30 +192,25 @@ def _pair(percentiles: Mapping[str, Any] | None) -> str | None:
     return f"{latency(percentiles.get('p50'))} (p50), {latency(percentiles.get('p99'))} (p99)"
 
 
-def _projects(rows: Sequence[Mapping[str, Any]]) -> str:
+def _projects(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
     heads = ("Project", "State", "Servers", "Clients", "Calls", "Errors", "p99", "Memory", "CPU", "Folder")
     return table(
         "Projects",
         heads,
-        map(_project, rows),
+        (_project(row, names) for row in rows),
         "None yet: one appears with the first request from its folder.",
         figures=heads[3:9],
     )
 
 
-def project_path(workspace: object) -> str:
-    """The address of a project's own page."""
-    return f"/page/project?{urlencode({'id': str(workspace)}, errors='surrogatepass')}"
-
-
-def _project(row: Mapping[str, Any]) -> Sequence[str]:
+def _project(row: Mapping[str, Any], names: Mapping[str, str]) -> Sequence[str]:
     server_ms, percent = row.get("serverMs"), row.get("cpuPercent")
     p99 = server_ms.get("p99") if isinstance(server_ms, Mapping) else None
     sources = "".join(
-        f"<li>{text(source.get('id'))} {state(source.get('state'))}</li>" for source in row["sources"]
+        f"<li>{text(source.get('id'))} {state(source.get('state'))}</li>" for source in row["servers"]
     )
     return (
-        link(project_path(row.get("workspace")), row.get("workspace")),
+        link(project_path(row.get("workspace")), _name(row, names)),
         state(row.get("state")),
         f'<ul class="sources">{sources}</ul>' if sources else "–",
         text(row.get("clients") or None),
@@ -198,24 +223,30 @@ def _project(row: Mapping[str, Any]) -> Sequence[str]:
     )
 
 
-def _calls(rows: Sequence[Mapping[str, Any]]) -> str:
+def _name(row: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    """The name of a row's project."""
+    workspace = row.get("workspace")
+    return None if workspace is None else names.get(str(workspace), str(workspace))
+
+
+def _calls(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
     heads = ("Tool", "State", "Time", "Client", "Project", "Action")
     return table(
         "Calls",
         heads,
-        map(_call, rows),
+        (_call(row, names) for row in rows),
         "None runs now, and none of the last was slow enough to be listed.",
         figures=("Time",),
     )
 
 
-def _call(row: Mapping[str, Any]) -> Sequence[str]:
+def _call(row: Mapping[str, Any], names: Mapping[str, str]) -> Sequence[str]:
     return (
         text(row.get("tool")),
         state(row.get("state")),
         text(latency(row.get("ms"))),
-        text(row.get("client")),
-        text(row.get("workspace")),
+        text(_client_name(row.get("client"))),
+        text(_name(row, names)),
         button(_stop(row)) if row.get("root") else "",
     )
 
@@ -225,23 +256,27 @@ def _stop(row: Mapping[str, Any]) -> Action:
     return Action("stop-call", "Stop", members)
 
 
-def _clients(rows: Sequence[Mapping[str, Any]]) -> str:
+def _client_name(name: object) -> str | None:
+    return client_title(str(name)) if name else None
+
+
+def _clients(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
     heads = ("Client", "State", "Project", "Found by", "Last call")
     return table(
         "Clients",
         heads,
-        map(_client, rows),
+        (_client(row, names) for row in rows),
         f"None was seen lately. To connect one: {copyable('lmtb client add')}",
     )
 
 
-def _client(row: Mapping[str, Any]) -> Sequence[str]:
-    name = " ".join(str(row[part]) for part in ("name", "version") if row.get(part))
+def _client(row: Mapping[str, Any], names: Mapping[str, str]) -> Sequence[str]:
+    name = " ".join(str(part) for part in (_client_name(row.get("name")), row.get("version")) if part)
     age = duration(row.get("lastCallAgeSec"))
     return (
         text(name),
         state(row.get("state")),
-        text(row.get("workspace")),
+        text(_name(row, names)),
         text(row.get("source")),
         text(f"{age} ago" if age else None),
     )

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lm_tools_bridge.page.connections import Connections, connections
 from lm_tools_bridge.page.health import Health
 from lm_tools_bridge.page.needs import Need, needs
-from manager.status_reading import merged_workspaces, objects
+from manager.savings import Savings
+from manager.status_reading import merged_workspaces, names_of_projects, objects
 
 MOST_ROWS: Final = 50
 """Most rows of a table; the verbs show all."""
@@ -35,7 +37,10 @@ class ManagerFacts:
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """All that the page shows. Tables are cut at `MOST_ROWS`, and `more` counts what is left out of each."""
+    """All that the page shows. Tables are cut at `MOST_ROWS`, and `more` counts what is left out of each.
+
+    `names` are those of projects, by the ids of their workspaces.
+    """
 
     needs: Sequence[Need]
     manager: ManagerFacts
@@ -45,6 +50,9 @@ class PageView:
     more: Mapping[str, int]
     browsers: Sequence[Mapping[str, Any]]
     health: Health
+    connections: Connections
+    savings: Savings | None
+    names: Mapping[str, str]
 
 
 def page_view(
@@ -52,6 +60,7 @@ def page_view(
     calls: Mapping[str, Mapping[str, Any]],
     health: Health | None = None,
     percents: Mapping[str, int] | None = None,
+    savings: Savings | None = None,
 ) -> PageView:
     """Make the view.
 
@@ -60,7 +69,9 @@ def page_view(
         calls: for each workspace that has some, what its server remembers of its calls.
         health: that of the manager; None if unknown.
         percents: what each server uses of a processor, by workspace.
+        savings: what sharing servers saves now.
     """
+    names = names_of_projects(status)
     all_needs, clients = needs(status), objects(status, "clientDetails")
     rows = _projects(status, clients, percents or {})
     call_rows = _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})
@@ -78,6 +89,9 @@ def page_view(
         },
         objects(status, "browsers"),
         health or Health(),
+        connections(rows, clients, calls, names),
+        savings,
+        names,
     )
 
 
@@ -89,7 +103,7 @@ def _projects(
     rows = [
         {
             **row,
-            "sources": [
+            "servers": [
                 source for source in objects(row, "sources") if source.get("kind") in {"stdio", "remote"}
             ],
             "clients": connected[row.get("workspace")],

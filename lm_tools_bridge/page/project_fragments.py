@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from lm_tools_bridge.page.html import (
@@ -12,13 +12,14 @@ from lm_tools_bridge.page.html import (
     document,
     facts,
     lines,
+    menu,
     source_action,
     state,
     steps,
     table,
     text,
 )
-from lm_tools_bridge.page.project_selection import ProjectView, Waiting
+from lm_tools_bridge.page.project_selection import AgentCost, ProjectView, Waiting
 from lm_tools_bridge.protocol.internal.source_states import DOWN
 from manager.status_reading import VISIBILITIES, first_sentence, listing_of_tool, source_step
 
@@ -30,6 +31,15 @@ _LISTINGS: Final = {
     "always": "List always",
     "default": "As its source says",
 }
+_IN_LISTS: Final = "In the lists of agents"
+_BEFORE: Final = "Before a call"
+_WHETHER: Final = "At all"
+_HOW: Final[Mapping[str, str]] = {
+    "all": "all tools, with every request",
+    "nothing": "that there are tools; it finds them by a search",
+    "names": "names only; it finds the rest by a search",
+    "beginnings": "names and beginnings; it finds the rest by a search",
+}
 _DISABLED: Final = "disabled: "
 """How the reason begins of a tool that can be enabled."""
 
@@ -40,10 +50,11 @@ def project_page(view: ProjectView) -> str:
         "project": _project(view),
         "trust": _trust(view.waiting),
         "issues": _issues(view.issues),
+        "context": _context(view),
         "sources": _sources(view),
         "tools": _tools(view),
     }
-    return document(view.project.workspace, {name: html for name, html in sections.items() if html})
+    return document(view.name, {name: html for name, html in sections.items() if html})
 
 
 def unknown_project() -> str:
@@ -64,7 +75,7 @@ def _project(view: ProjectView) -> str:
     note = "" if view.problem is None else f"<p>{text(view.problem)}</p>"
     if not project.is_running or (project.is_elsewhere and view.problem is not None):
         note += f"<p>{button(start)}</p>"
-    return f"<h2>{text(project.workspace)}</h2>{facts(rows)}{note}"
+    return f'<h2 class="title">{text(view.name)}</h2>{facts(rows)}{note}'
 
 
 def _trust(waiting: Waiting | None) -> str:
@@ -123,39 +134,38 @@ def _source(source: Mapping[str, Any], root: str) -> Sequence[str]:
         text(name),
         state(source.get("state")) + (" (tools as last known)" if source.get("stale") else ""),
         text(source.get("toolCount")),
-        _source_listing(source, root),
+        _source_listing(source),
         text(source.get("restarts")),
         "".join(_words(source, root)) if is_down else "–",
-        button(source_action(source, root)) if is_down else "",
+        button(source_action(source, root)) if is_down else _source_menu(source, root),
     )
 
 
-def _source_listing(source: Mapping[str, Any], root: str) -> str:
-    """What was chosen for all tools of a source, and what else can be."""
+def _source_listing(source: Mapping[str, Any]) -> str:
+    """What was chosen for all tools of a source."""
     if not source.get("toolCount"):
         return ""
     visibility = source.get("visibility")
-    label = f"{text(_LISTINGS.get(str(visibility)))} (yours)" if visibility else text(_LISTINGS["default"])
-    name = str(source.get("id"))
+    return f"{text(_LISTINGS.get(str(visibility)))} (yours)" if visibility else text(_LISTINGS["default"])
+
+
+def _source_menu(source: Mapping[str, Any], root: str) -> str:
+    if not source.get("toolCount"):
+        return ""
+    name, visibility = str(source.get("id")), source.get("visibility")
     members = (("root", root), ("source", name))
-    return f"{label} {_listing_buttons(visibility, visibility is not None, members, f'tools of {name}')}"
+    listings = _listings(visibility, visibility is not None, members, f"tools of {name}")
+    return menu("Change", f"tools of {name}", {_IN_LISTS: listings})
 
 
-def _listing_buttons(now: object, is_chosen: bool, members: tuple[tuple[str, str], ...], about: str) -> str:
+def _listings(
+    now: object, is_chosen: bool, members: tuple[tuple[str, str], ...], about: str
+) -> Iterator[Action]:
     """The visibilities that can be chosen; the way back only where there is a choice."""
-    offered = (
-        visibility
-        for visibility in VISIBILITIES
-        if (is_chosen if visibility == "default" else visibility != now)
-    )
-    return _group(
-        Action("set-visibility", _LISTINGS[visibility], (*members, ("visibility", visibility)), about)
-        for visibility in offered
-    )
-
-
-def _group(actions: Iterable[Action]) -> str:
-    return f'<span class="buttons">{"".join(map(button, actions))}</span>'
+    for visibility in VISIBILITIES:
+        if is_chosen if visibility == "default" else visibility != now:
+            chosen = (*members, ("visibility", visibility))
+            yield Action("set-visibility", _LISTINGS[visibility], chosen, about)
 
 
 def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
@@ -166,31 +176,71 @@ def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
     yield f"<p>{steps(source_step(source, root))}</p>"
 
 
+def _context(view: ProjectView) -> str:
+    """What the tools cost each agent."""
+    if not view.costs:
+        return ""
+    most = max(cost.tokens for cost in view.costs)
+    rows = (
+        (
+            text(", ".join(cost.agent for cost in costs)),
+            _amount(costs[0].tokens, most),
+            text(_HOW[costs[0].how]),
+            "in this project now" if costs[0].is_here else "",
+        )
+        for costs in _alike(view.costs)
+    )
+    heads = ("Agent", "First request", "It gets", "Connected")
+    return table("Context tokens by agent", heads, rows, "", figures=("First request",))
+
+
+def _alike(costs: Sequence[AgentCost]) -> Iterator[list[AgentCost]]:
+    """Each agent that is here by itself, and all others that cost the same together."""
+    yield from ([cost] for cost in costs if cost.is_here)
+    others: dict[tuple[int, str], list[AgentCost]] = {}
+    for cost in costs:
+        if not cost.is_here:
+            others.setdefault((cost.tokens, cost.how), []).append(cost)
+    yield from others.values()
+
+
+def _amount(tokens: object, most: int) -> str:
+    """Tokens, with a bar beside them that shows their share of the most."""
+    if not isinstance(tokens, int):
+        return text(tokens)
+    width = round(60 * tokens / most) if most else 0
+    return (
+        f'{tokens:,} <svg class="bar" viewBox="0 0 60 8" aria-hidden="true">'
+        f'<rect class="track" width="60" height="8" rx="2"/><rect width="{width}" height="8" rx="2"/></svg>'
+    )
+
+
 def _tools(view: ProjectView) -> str:
-    heads = ("Tool", "Source", "State", "Tokens", "Before a call", "Description", "Action")
-    rows = (_tool(tool, view.project.root) for tool in view.tools)
+    heads = ("Tool", "Source", "In lists", "Tokens", "Before a call", "Action")
+    most = max((row["tokens"] for row in view.tools if isinstance(row.get("tokens"), int)), default=0)
+    rows = (_tool(tool, view.project.root, most) for tool in view.tools)
     rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
     on_host = " Files on the project’s own host say all of this." if view.project.is_elsewhere else ""
     about = (
-        "<p>The source of a tool says whether the tool is listed, or found on demand with tool_search; you "
-        "can choose otherwise for this project. Enable and Disable are for all of your projects, unless this "
-        "project sets <code>useWorkspaceSettings</code>. Allow, Ask and Deny are for all of your projects; a "
-        f"project can only be stricter.{on_host}</p>"
+        "<p>The tools that cost most are first. The source of a tool says whether the tool is listed, or "
+        "found on demand with tool_search; you can choose otherwise for this project. Enable and Disable are "
+        "for all of your projects, unless this project sets <code>useWorkspaceSettings</code>. Allow, Ask "
+        f"and Deny are for all of your projects; a project can only be stricter.{on_host}</p>"
         if view.tools
         else ""
     )
     return table("Tools", heads, rows, "None is known.", figures=("Tokens",)) + rest + about
 
 
-def _tool(row: Mapping[str, Any], root: str) -> Sequence[str]:
+def _tool(row: Mapping[str, Any], root: str, most: int) -> Sequence[str]:
     return (
-        f"<strong>{text(row.get('name'))}</strong>",
+        f'<strong>{text(row.get("name"))}</strong><span class="about">'
+        f"{text(first_sentence(row.get('description')))}</span>",
         text(row.get("source")),
-        _tool_state(row) + _tool_listing(row, root),
-        text(row.get("tokens")),
+        _tool_state(row),
+        _amount(row.get("tokens"), most),
         text(row.get("approval")),
-        text(first_sentence(row.get("description"))),
-        _group(_changes(row, root)),
+        _tool_menu(row, root),
     )
 
 
@@ -200,28 +250,31 @@ def _tool_state(row: Mapping[str, Any]) -> str:
     return state(listing_of_tool(row))
 
 
-def _tool_listing(row: Mapping[str, Any], root: str) -> str:
-    if row.get("state") != "callable":
-        return ""
+def _tool_menu(row: Mapping[str, Any], root: str) -> str:
+    """All that can be changed of a tool now."""
     name = str(row.get("name"))
+    if row.get("state") != "callable":
+        enable = [_change("enable", "Enable", row, root)] if _is_disabled(row) else []
+        return menu("Change", name, {_WHETHER: enable})
     is_chosen = row.get("visibilityOrigin") == "yours"
-    return _listing_buttons(row.get("visibility"), is_chosen, (("root", root), ("tool", name)), name)
+    decisions = (
+        _change(decision, label, row, root)
+        for decision, label in _DECISIONS.items()
+        if decision != row.get("approval")
+    )
+    return menu(
+        "Change",
+        name,
+        {
+            _IN_LISTS: _listings(row.get("visibility"), is_chosen, (("root", root), ("tool", name)), name),
+            _BEFORE: decisions,
+            _WHETHER: [_change("disable", "Disable", row, root)],
+        },
+    )
 
 
 def _is_disabled(row: Mapping[str, Any]) -> bool:
     return str(row.get("reason")).startswith(_DISABLED)
-
-
-def _changes(row: Mapping[str, Any], root: str) -> Iterator[Action]:
-    """The changes that have an effect on a tool now."""
-    if row.get("state") == "callable":
-        yield _change("disable", "Disable", row, root)
-    elif _is_disabled(row):
-        yield _change("enable", "Enable", row, root)
-    if row.get("state") == "callable":
-        for decision, label in _DECISIONS.items():
-            if decision != row.get("approval"):
-                yield _change(decision, label, row, root)
 
 
 def _change(change: str, label: str, row: Mapping[str, Any], root: str) -> Action:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.admin.control.project_command import ServerCommand
 from manager.admin.control.services import Services
+from manager.routing.client_profiles import OTHER, PROFILES, profile_of
 from manager.routing.remote_address import may_be_remote
-from manager.status_reading import TRUST_PENDING, context_cost, json_object, merged_workspaces, objects
+from manager.status_reading import (
+    TRUST_PENDING,
+    context_cost,
+    first_request_cost,
+    json_object,
+    listed_to,
+    merged_workspaces,
+    names_of_projects,
+    objects,
+)
 
 MOST_TOOLS: Final = 500
 """Most tools on the page; `lmtb tools --all` shows all."""
@@ -55,6 +65,21 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentCost:
+    """The tokens of ours in the first request of an agent, about.
+
+    Attributes:
+        how: what of tools is in it: `all`, or what of those that the agent defers.
+        is_here: whether the agent is connected in this project.
+    """
+
+    agent: str
+    tokens: int
+    how: str
+    is_here: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectView:
     """All that a project's page shows.
 
@@ -63,6 +88,9 @@ class ProjectView:
         listed, tokens: number of the tools that clients get listed, and what they cost together, with the
             meta-tools.
         left_out: tools that are not in `tools`.
+        tools: those that cost most first.
+        name: of the project.
+        costs: what the tools cost the agents that were seen here, then all others that are known.
     """
 
     project: Project
@@ -74,6 +102,8 @@ class ProjectView:
     sources: Sequence[Mapping[str, Any]]
     issues: Sequence[Mapping[str, Any]]
     waiting: Waiting | None
+    name: str
+    costs: Sequence[AgentCost] = ()
 
 
 def find_project(rows: Sequence[Mapping[str, Any]], workspace: str) -> Project | None:
@@ -117,15 +147,24 @@ def waiting_for_trust(root: str, answer: Mapping[str, Any] | str) -> Waiting | N
     return Waiting(changes, command, problem_text) if changes or problem_text else None
 
 
-def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Waiting | None) -> ProjectView:
+def project_view(
+    project: Project,
+    answer: Mapping[str, Any] | str,
+    waiting: Waiting | None,
+    *,
+    name: str | None = None,
+    agents: Collection[str] = (),
+) -> ProjectView:
     """Make the view.
 
     Args:
         answer: what the project's server said about itself, or why it said nothing.
+        name: of the project; that of its workspace if not given.
+        agents: titles of the agents that are connected in it.
     """
     problem = answer if isinstance(answer, str) else None
     members = {} if isinstance(answer, str) else answer
-    tools = _cut(objects(members, "tools"))
+    tools = sorted(_cut(objects(members, "tools")), key=_rank)
     listed_tools = [row for row in tools if row.get("listed")]
     return ProjectView(
         project,
@@ -139,7 +178,33 @@ def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Wai
             [row for row in objects(members, "issues") if row.get("code") not in _TOLD_BY_SOURCES][:MOST_ROWS]
         ),
         waiting,
+        name or project.workspace,
+        list(_costs(members, listed_tools, agents)),
     )
+
+
+def _rank(row: Mapping[str, Any]) -> tuple[bool, int, str]:
+    """Tools in the lists of agents first, of those the ones that cost most."""
+    tokens = row.get("tokens")
+    return not row.get("listed"), -tokens if isinstance(tokens, int) else 0, str(row.get("name"))
+
+
+def _costs(
+    members: Mapping[str, Any], listed_tools: Sequence[Mapping[str, Any]], agents: Collection[str]
+) -> Iterator[AgentCost]:
+    if not listed_tools:
+        return
+    said = members.get("instructions")
+    instructions = said if isinstance(said, Mapping) else {}
+    rows = [*listed_tools, *objects(members, "metaTools")]
+    for profile in sorted((*PROFILES, OTHER), key=lambda profile: profile.title not in agents):
+        if profile.defers_tools:
+            cost, how = first_request_cost(profile, rows, instructions), str(profile.deferred_as)
+        else:
+            cost, how = context_cost((*listed_to(profile, rows), instructions)), "all"
+        is_here = profile.title in agents
+        if is_here or profile is not OTHER:
+            yield AgentCost(profile.title, cost, how, is_here)
 
 
 def _cut(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -155,6 +220,13 @@ def _shortened(key: str, value: Any) -> Any:
 
 _SHOWN_THERE: Final = "It is on another host, and the command shows it from there."
 _NOT_RUNNING: Final = "Its server does not run. It starts with the next request from the folder."
+
+
+def _agents(status: Mapping[str, Any], workspace: str) -> set[str]:
+    """The titles of the agents that are connected in a project."""
+    here = (row for row in objects(status, "clientDetails") if row.get("workspace") == workspace)
+    names = (row["name"] for row in here if row.get("state") == "connected" and row.get("name"))
+    return {profile_of(str(name)).title for name in names}
 
 
 class Projects:
@@ -174,11 +246,18 @@ class Projects:
 
     async def view(self, workspace: str) -> ProjectView | None:
         """The project of a workspace's id, None if there is none. Starts no server: it is read by GET."""
-        project = find_project(merged_workspaces(self._status()), workspace)
+        status = self._status()
+        project = find_project(merged_workspaces(status), workspace)
         if project is None:
             return None
         answer = await self._ask(project)
-        return project_view(project, answer, await self._waiting(project, answer))
+        return project_view(
+            project,
+            answer,
+            await self._waiting(project, answer),
+            name=names_of_projects(status).get(workspace),
+            agents=_agents(status, workspace),
+        )
 
     async def _ask(self, project: Project) -> Mapping[str, Any] | str:
         if not project.is_running:

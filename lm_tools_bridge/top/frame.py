@@ -11,7 +11,8 @@ from typing import Any, Final
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View, tone_of
 from lm_tools_bridge.text.quantities import duration, size
 from lm_tools_bridge.top.sample import Sample, Usage
-from manager.status_reading import attention_items, is_gone, merged_workspaces, objects
+from manager.savings import savings_text
+from manager.status_reading import attention_items, is_gone, merged_workspaces, objects, project_names
 
 _MANAGER: Final = (
     "state", "version", "pid", "address", "uptimeSec", "connectedClients", "sessions", "streams", "rssBytes",
@@ -40,6 +41,8 @@ def frame(now: Sample, before: Sample | None) -> Frame:
         "manager": _manager(now.status, past, seconds),
         "servers": servers,
         "calls": list(_calls(now)),
+        "savings": now.savings and now.savings.as_json(),
+        "savesNow": savings_text(now.savings),
         "needsYou": [entry._asdict() for entry in attention_items(now.status)],
     }
 
@@ -136,7 +139,7 @@ _CALLS: Final = (
     Column("TIME", Kind.LATENCY),
     Column("ENDED", Kind.AGO, rank=1),
     Column("CLIENT", rank=2),
-    Column("WORKSPACE", rank=3),
+    Column("PROJECT", rank=3),
 )
 _SERVERS: Final = (
     Column("SERVER", Kind.NAME),
@@ -148,7 +151,7 @@ _SERVERS: Final = (
     Column("PID", Kind.NUMBER, rank=5),
     Column("FOLDER", Kind.FOLDER, rank=4),
 )
-_FIXED_LINES: Final = 11
+_FIXED_LINES: Final = 12
 """Lines that are always there: the manager, heads of tables, empty lines, the last line."""
 _FEWEST: Final = 3  # rows that each table keeps on a low screen, so that both can be read
 _UNLIMITED: Final = 1000  # more lines than a terminal has
@@ -166,11 +169,13 @@ def views(frame: Frame, height: int = _UNLIMITED) -> list[View]:
     servers = sorted(frame["servers"], key=_is_idle) if _must_choose(frame, free) else frame["servers"]
     visible_servers = servers[: max(free // 2, free - len(frame["calls"]))]
     calls = frame["calls"][: free - len(visible_servers)]
-    shown_views: list[View] = [_headline(frame["manager"]), _facts(frame["manager"], frame["needsYou"]), ""]
-    shown_views.append(Table(_CALLS, [_call_row(call) for call in calls]) if calls else "no calls yet")
+    shown_views: list[View] = [_headline(frame["manager"]), _facts(frame), ""]
+    names = project_names(row["workspace"] for row in (*frame["servers"], *frame["calls"]))
+    call_rows = [_call_row(call, names) for call in calls]
+    shown_views.append(Table(_CALLS, call_rows) if calls else "no calls yet")
     shown_views += [
         "",
-        Table(_SERVERS, [_server_row(call) for call in visible_servers])
+        Table(_SERVERS, [_server_row(server, names) for server in visible_servers])
         if visible_servers
         else "no servers yet",
     ]
@@ -195,7 +200,8 @@ def _headline(manager: Mapping[str, Any]) -> Note:
     )
 
 
-def _facts(manager: Mapping[str, Any], waiting: Sequence[Mapping[str, Any]]) -> FactList:
+def _facts(frame: Frame) -> FactList:
+    manager, waiting = frame["manager"], frame["needsYou"]
     rate, cpu = manager["callsPerSec"], manager["cpuPercent"]
     used = [size(manager["rssBytes"]), None if cpu is None else f"{cpu:.1f} % of a processor"]
     calls = [
@@ -213,6 +219,7 @@ def _facts(manager: Mapping[str, Any], waiting: Sequence[Mapping[str, Any]]) -> 
             Fact("calls", ", ".join(calls)),
             Fact("manager", used_text),
             Fact("clients", clients),
+            Fact("saves now", frame["savesNow"]),
         ]
     )
 
@@ -229,12 +236,13 @@ def _rounded_number(number: object) -> object:
     return "-" if number is None else number
 
 
-def _call_row(call: Mapping[str, Any]) -> tuple[object, ...]:
+def _call_row(call: Mapping[str, Any], names: Mapping[str, str]) -> tuple[object, ...]:
     state = call["state"] if tone_of(str(call["state"])) else f"error: {call['state']}"
-    return (call["tool"], state, *(call[name] for name in ("ms", "ageSec", "client", "workspace")))
+    figures = (call[name] for name in ("ms", "ageSec", "client"))
+    return (call["tool"], state, *figures, names.get(str(call["workspace"])))
 
 
-def _server_row(server: Mapping[str, Any]) -> tuple[object, ...]:
-    name = server["workspace"] if server["source"] is None else f"  {server['source']}"
+def _server_row(server: Mapping[str, Any], names: Mapping[str, str]) -> tuple[object, ...]:
+    name = names.get(str(server["workspace"])) if server["source"] is None else f"  {server['source']}"
     figures = ("state", "inFlight", "callsPerSec", "rssBytes", "cpuPercent", "pid", "root")
     return (name, *(server[figure] for figure in figures))

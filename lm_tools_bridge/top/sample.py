@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from manager.client import ControlRefusal, ManagerFault, NoManager
+from manager.savings import Savings, count_savings
 from manager.status_reading import objects
 
 IDLE_S: Final = 5.0
@@ -41,6 +42,7 @@ class Sample(NamedTuple):
     status: Mapping[str, Any]
     calls: Mapping[str, WorkspaceCalls]
     usage: Mapping[int, Usage]
+    savings: Savings | None = None
 
 
 class Sampler:
@@ -81,7 +83,7 @@ class Sampler:
             for instance in servers
             if (calls := self._calls_of(instance, at)) is not None
         }
-        return Sample(at, status, dict(self._calls), self._usages())
+        return Sample(at, status, dict(self._calls), self._usages(), count_savings(status))
 
     def _calls_of(self, server: Mapping[str, Any], at: float) -> WorkspaceCalls | None:
         last_calls, total = self._calls.get(str(server.get("workspace"))), server.get("calls")

@@ -13,7 +13,7 @@ from lm_tools_bridge.text.quantities import duration
 from manager.cli.output.manager_access import ask
 from manager.documentation import page
 from manager.routing.resolution import unexpanded
-from manager.status_reading import objects
+from manager.status_reading import objects, project_names
 
 _STEPS: Final = {
     "path": "the address /w/…/mcp",
@@ -135,7 +135,8 @@ def clients(everyone: bool, as_json: bool) -> None:
 
 def _print(visible_clients: list[dict[str, Any]], *, hidden: int) -> None:
     if visible_clients:
-        say(Table(_COLUMNS, [_row(client) for client in visible_clients]))
+        names = project_names(client.get("workspace") for client in visible_clients)
+        say(Table(_COLUMNS, [_row(client, names) for client in visible_clients]))
     elif not hidden:
         say("no client has been seen; a stateless client is known from its first request on")
     if hidden:
@@ -151,13 +152,13 @@ def _is_forgotten(client: Mapping[str, Any]) -> bool:
     return client.get("state") == "gone" and isinstance(age, int | float) and age > _FORGOTTEN_S
 
 
-def _row(client: Mapping[str, Any]) -> tuple[object, ...]:
+def _row(client: Mapping[str, Any], names: Mapping[str, str]) -> tuple[object, ...]:
     return (
         client.get("name") or "(unnamed client)",
         client.get("version"),
         "session" if client.get("era") == "legacy" else "stateless",
         client.get("state"),
-        client.get("workspace") or client.get("folder"),
+        names.get(str(workspace)) if (workspace := client.get("workspace")) else client.get("folder"),
         client.get("source"),
         client.get("lastCallAgeSec"),
         client.get("sessions") or None,

@@ -22,7 +22,7 @@ from lm_tools_bridge.terminal.command_line import Failure, json_option, print_li
 from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import user_paths
 from manager.routing.matching import workspace_id
-from manager.status_reading import format_log_line, parse_log_line
+from manager.status_reading import format_log_line, parse_log_line, project_names
 
 # New lines seem to come at once, for five `fstat` a second.
 POLL_S: Final = 0.2
@@ -38,7 +38,7 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 @click.option(
     "--workspace",
     metavar="ID",
-    help="The log of the workspace with this id.",
+    help="The log of the workspace with this id; its name without the hash will do.",
     shell_complete=completion.workspaces,
 )
 @click.option(
@@ -113,10 +113,16 @@ def _file(cwd: Path | None, workspace: str | None, server: str | None) -> Path:
             raise click.UsageError("--cwd and --workspace both name a workspace: give one of them")
         if not re.fullmatch("[a-z0-9-]+", workspace):
             raise click.UsageError("--workspace needs an id from `lmtb workspaces`")
-        return paths.logs_dir / f"{workspace}.log"
+        return paths.logs_dir / f"{_identity(workspace)}.log"
     if cwd is not None or server is not None:
         return paths.logs_dir / f"{workspace_id(workspace_command.root_of(cwd))}.log"
     return paths.log_file
+
+
+def _identity(workspace: str) -> str:
+    """The id of a workspace by its id, or by its name without the hash if no other is called so."""
+    known = project_names(completion.logged_workspaces())
+    return next((identity for identity, name in known.items() if name == workspace), workspace)
 
 
 def _no_log(file: Path) -> Failure:

@@ -14,6 +14,7 @@ from lm_tools_bridge.terminal.command_line import json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
 from manager.cli.output.overview import overview, project_trust, workspace_table
+from manager.savings import count_savings
 from manager.status_reading import merged_workspaces, objects
 
 _SESSION_COLUMNS: Final = (
@@ -32,12 +33,12 @@ _SESSION_COLUMNS: Final = (
 def status(as_json: bool) -> None:
     """Show the manager, its workspaces, and what waits for trust here."""
     answer = ask("/mcp/status")
-    project = project_trust()
+    project, savings = project_trust(), count_savings(answer)
     if as_json:
         waiting = None if project is None else {"root": project.root, "pendingTrust": list(project.names)}
-        print_json({**answer, "project": waiting})
+        print_json({**answer, "project": waiting, "savings": savings and savings.as_json()})
         return
-    say(*overview(answer, ask, project))
+    say(*overview(answer, ask, project, savings=savings))
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from manager.cli.output.overview import problems
-from manager.status_reading import MAX_NAME, attention_items, json_object, shell_hint
+from manager.status_reading import MAX_NAME, attention_items, json_object, project_names, shell_hint
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,13 @@ def test_nothing_waits_in_a_status_of_an_older_manager() -> None:
 def test_the_host_of_a_call_is_said() -> None:
     (found,) = attention_items({"approvals": [{**CALL, "host": "build"}]})
     assert found.text == "run waits for your approval, in shop-1 on build, called by codex"
+
+
+def test_names_of_projects_have_no_hash_unless_two_are_called_so() -> None:
+    shop, blog, other_blog = "shop-5b0a4815548c", "my-blog-0123456789ab", "my-blog-ba9876543210"
+    assert project_names([shop, blog, other_blog]) == {shop: "shop", blog: blog, other_blog: other_blog}
+
+
+def test_names_that_only_look_like_ids_stay() -> None:
+    names = ["shop", "shop-5b0a4815548c", "a-deadbeef", "-5b0a4815548c", ""]
+    assert project_names(names) == {name: name for name in names}

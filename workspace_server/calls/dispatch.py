@@ -221,7 +221,8 @@ class Calls:
     async def _run_traced(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
         started = time.monotonic()
         run = partial(self._run_source, checked, context)
-        outcome = await self.record.recorded(checked.offered.name, context.client, run)
+        offered = checked.offered
+        outcome = await self.record.recorded(offered.name, context.client, run, source=offered.source.id)
         outcomes.trace(checked.call, checked.offered, outcome, time.monotonic() - started)
         return outcome
 

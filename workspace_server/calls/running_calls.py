@@ -113,6 +113,7 @@ class _RecordedCall:
     """A call that runs or has ended; its times are monotonic seconds.
 
     Attributes:
+        source: the id of the source that runs it.
         task: runs it; None when it has ended.
         is_stopped: whether the user stopped it.
         word: how it ended, as in `outcome_word`.
@@ -121,6 +122,7 @@ class _RecordedCall:
     number: int
     tool: str
     client: str
+    source: str
     began: float
     task: asyncio.Task[Any] | None
     is_stopped: bool = False
@@ -133,6 +135,7 @@ class _RecordedCall:
             "number": self.number,
             "tool": self.tool,
             "client": self.client or None,
+            "source": self.source or None,
             "ms": round(seconds * 1000, 1),
         }
 
@@ -147,11 +150,15 @@ class CallRecord:
         self._ended: deque[_RecordedCall] = deque(maxlen=LAST)
 
     async def recorded(
-        self, tool: str, client: str, work: Callable[[], Awaitable[CallOutcome]]
+        self, tool: str, client: str, work: Callable[[], Awaitable[CallOutcome]], *, source: str = ""
     ) -> CallOutcome:
-        """Run a call in this task and record it. If it is stopped, the outcome is a refusal that says so."""
+        """Run a call in this task and record it. If it is stopped, the outcome is a refusal that says so.
+
+        Args:
+            source: the id of the source that runs it.
+        """
         task = running_task()
-        call = _RecordedCall(next(self._numbers), tool, client, self._clock(), task)
+        call = _RecordedCall(next(self._numbers), tool, client, source, self._clock(), task)
         self._running[call.number] = call
         try:
             outcome = await work()

@@ -179,6 +179,7 @@ class Listing:
             "lastRefresh": self._refreshed_at,
             "file": self.source.project_file,
             "error": error,
+            "pid": self.source.shared_pid,
         }
 
     async def close(self) -> None:

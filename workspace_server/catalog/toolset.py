@@ -132,7 +132,7 @@ class Toolset:
         """The sources as JSON, with their numbers of tools, prompts and resources.
 
         Args:
-            closely: adds processes, restarts and the last lines of standard error. Health answers leave these
+            closely: adds programs, restarts and the last lines of standard error. Health answers leave these
                 out, because every user of this machine can read them.
         """
         known_counts, callable_ = views.counts(self._view.snapshot.tools), views.counts(self._view.tools)

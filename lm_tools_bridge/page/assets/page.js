@@ -59,7 +59,7 @@ function keyOf(element) {
 
 // a part that is replaced under the keyboard of a person gives the focus to what is there again
 function keepFocus(section, key) {
-  const same = [...section.querySelectorAll("a, button")].find((one) => !one.disabled && keyOf(one) === key);
+  const same = [...section.querySelectorAll("a, button, summary")].find((one) => !one.disabled && keyOf(one) === key);
   section.tabIndex = -1;
   (same ?? section).focus({ preventScroll: true });
 }
@@ -98,8 +98,22 @@ async function readAgain() {
 
 function focusButton({ action, tool, source }) {
   const alike = (one) => one.dataset.action === action && one.dataset.tool === tool && one.dataset.source === source;
-  [...document.querySelectorAll("button[data-action]")].find(alike)?.focus();
+  const button = [...document.querySelectorAll("button[data-action]")].find(alike);
+  (button?.closest("details:not([open])")?.querySelector("summary") ?? button)?.focus();
 }
+
+function closeMenus(except) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (menu !== except) menu.open = false;
+}
+
+// a menu opens and closes without this; with it, it also closes as menus do
+document.addEventListener("click", (event) => closeMenus(event.target.closest("details.menu")));
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  const menu = event.target.closest("details.menu[open]");
+  closeMenus();
+  menu?.querySelector("summary").focus();
+});
 
 document.addEventListener("click", async (event) => {
   const copy = event.target.closest("button[data-copy]");

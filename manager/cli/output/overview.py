@@ -21,12 +21,15 @@ from lm_tools_bridge.text.quantities import duration, latency
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
+from manager.savings import Savings, count_savings, savings_text
 from manager.status_reading import (
     TRUST_PENDING,
     approval_text,
     is_gone,
     merged_workspaces,
+    names_of_projects,
     objects,
+    project_names,
     running_twice,
     source_problems,
 )
@@ -92,7 +95,7 @@ def _folders() -> Iterator[str]:
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _COLUMNS: Final = (
-    Column("WORKSPACE", Kind.NAME),
+    Column("PROJECT", Kind.NAME),
     Column("STATE", Kind.STATE),
     Column("PID", Kind.NUMBER, rank=5),
     Column("PORT", Kind.NUMBER, rank=6),
@@ -111,6 +114,8 @@ def overview(
     answer: Mapping[str, Any],
     ask: Callable[[str], Mapping[str, Any]],
     project: ProjectTrust | None = None,
+    *,
+    savings: Savings | None = None,
 ) -> list[View]:
     """The complete text.
 
@@ -118,6 +123,7 @@ def overview(
         answer: the status.
         ask: gets the JSON object at a path of the control socket.
         project: what waits for trust in the project of the current folder.
+        savings: what sharing servers saves now.
     """
     address = answer.get("address") or ask("/status").get("address")
     every = merged_workspaces(answer)
@@ -127,8 +133,9 @@ def overview(
     facts = [
         Fact("address", str(address or "unknown")),
         Fact("clients", _connected(answer)),
-        Fact("workspaces", f"{len(rows)} known, {running} running{gone}"),
+        Fact("projects", f"{len(rows)} known, {running} running{gone}"),
     ]
+    facts.append(Fact("saves now", savings_text(savings)))
     own = [value for value in _percentiles(answer.get("figures"), "managerMs") if value is not None]
     if own:
         times = " and ".join(latency(value) or "-" for value in own)
@@ -147,7 +154,8 @@ def overview(
 
 def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:
     """Workspaces as a table for people."""
-    return Table(_COLUMNS, [_workspace_row(row) for row in rows], indent=indent)
+    names = project_names(row.get("workspace") for row in rows)
+    return Table(_COLUMNS, [_workspace_row(row, names) for row in rows], indent=indent)
 
 
 def _without_trust(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -160,14 +168,16 @@ def _without_trust(row: Mapping[str, Any]) -> Mapping[str, Any]:
 def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> list[str]:
     """The problems, one text each; of `project` what its files say now, not what its server reported."""
     degraded = status.get("degraded")
-    texts = [approval_text(entry) for entry in objects(status, "approvals")]
+    names = names_of_projects(status)
+    texts = [approval_text(entry, names) for entry in objects(status, "approvals")]
     texts += [_reason(entry) for entry in degraded] if isinstance(degraded, list) else []
     for row in merged_workspaces(status):
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
-            texts.append(f"{row.get('workspace')} is {row['state']}: {why}")
+            texts.append(f"{names.get(str(row.get('workspace')))} is {row['state']}: {why}")
         row_to_read = _without_trust(row) if project is not None and row.get("root") == project.root else row
-        texts += [f"{row.get('workspace')}: {problem.text}" for problem in source_problems(row_to_read)]
+        name = names.get(str(row.get("workspace")))
+        texts += [f"{name}: {problem.text}" for problem in source_problems(row_to_read)]
     texts += [project.text] if project is not None and project.names else []
     return [*texts, *running_twice(status)]
 
@@ -201,9 +211,9 @@ def _reason(reason: object) -> str:
     return str(reason)
 
 
-def _workspace_row(row: Mapping[str, Any]) -> tuple[object, ...]:
+def _workspace_row(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[object, ...]:
     return (
-        row.get("workspace"),
+        names.get(str(row.get("workspace"))),
         "gone" if is_gone(row) else row.get("state"),
         *(row.get(name) for name in ("pid", "port", "calls", "errors")),
         *_percentiles(row, "serverMs"),
@@ -224,7 +234,8 @@ def status() -> bool:
     try:
         control = Control(Paths.of_user().control_socket)
         with waiting("asking the manager"):
-            views = overview(control.get("/mcp/status"), control.get)
+            answer = control.get("/mcp/status")
+            views = overview(answer, control.get, savings=count_savings(answer))
         show(*views)
     except (NoManager, ManagerFault, ControlRefusal, UnsafePathError, OSError):
         return False

@@ -122,7 +122,8 @@ def test_a_project_has_its_connected_clients_and_its_share_of_a_processor() -> N
 
 
 def test_what_a_person_asks_first_comes_first() -> None:
-    names = ["needs", "projects", "calls", "clients", "manager", "health", "browsers"]
+    first = ["connections", "savings", "needs"]
+    names = [*first, "projects", "calls", "clients", "manager", "health", "browsers"]
     assert list(parts(page_view({}, {}))) == names
 
 

@@ -66,12 +66,19 @@ async def greeted(manager: RunningManager, project: Path, name: str = "tester") 
             assert response.status == 200
 
 
+def menu(tab: Any, subject: str) -> Any:
+    """What opens the menu of a row."""
+    return tab.locator(f'summary[aria-label="Change {subject}"]')
+
+
 async def test_the_page_shows_a_project_as_soon_as_it_is_there(
     manager: RunningManager, tab: Any, tmp_path: Path
 ) -> None:
     await tab.goto(f"{manager.base}/")
     await playwright.expect(tab.locator("#needs")).to_contain_text("All is well")
     await greeted(manager, make_project(tmp_path / "shop"))
+    await playwright.expect(tab.locator("#connections .hub")).to_have_text("shop")
+    await playwright.expect(tab.locator("#connections .agents")).to_contain_text("tester")
     await playwright.expect(tab.locator("#projects")).to_contain_text("shop")
     await playwright.expect(tab.locator("#clients")).to_contain_text("tester")
     await playwright.expect(tab.locator("#health svg")).to_have_count(3)  # no call, so no percentile
@@ -102,13 +109,51 @@ async def test_a_tool_is_disabled_and_enabled_on_the_page_of_its_project(
     await tab.goto(await address(manager))
     await tab.locator("#projects a").click()
     await playwright.expect(tab.locator("#trust")).to_contain_text("onerror")
+    await menu(tab, "greet").press("Enter")
     await tab.get_by_role("button", name="Disable greet").press("Enter")
-    enable = tab.get_by_role("button", name="Enable greet")
-    await playwright.expect(enable).to_be_focused()
     await playwright.expect(tab.locator("#connection")).to_contain_text("greet is disabled")
-    await enable.press("Enter")
-    await playwright.expect(tab.get_by_role("button", name="Disable greet")).to_be_enabled()
+    await playwright.expect(menu(tab, "greet")).to_be_focused()
+    await menu(tab, "greet").press("Enter")
+    await tab.get_by_role("button", name="Enable greet").press("Enter")
+    await playwright.expect(tab.locator("#connection")).to_contain_text("greet is enabled")
+    await playwright.expect(menu(tab, "greet")).to_be_focused()
     assert await tab.locator("img").count() == 0
+
+
+async def test_a_menu_closes_with_escape_beside_it_and_as_another_opens(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    await greeted(manager, make_project(tmp_path / "shop"))
+    await tab.goto(await address(manager))
+    await tab.locator("#projects a").click()
+    opened = tab.locator("details.menu[open]")
+    await menu(tab, "calculator").press("Enter")
+    await playwright.expect(opened).to_have_count(1)
+    await menu(tab, "datetime").press("Enter")
+    await playwright.expect(opened.locator("summary")).to_have_attribute("aria-label", "Change datetime")
+    await tab.get_by_role("button", name="Deny datetime").focus()
+    await tab.keyboard.press("Escape")
+    await playwright.expect(opened).to_have_count(0)
+    await playwright.expect(menu(tab, "datetime")).to_be_focused()
+    await menu(tab, "datetime").click()
+    await tab.locator("h2", has_text="Tools").click()
+    await playwright.expect(opened).to_have_count(0)
+
+
+async def test_the_line_of_an_agent_moves_as_it_calls_and_not_for_those_who_want_no_motion(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "shop")
+    async with aiohttp.ClientSession() as http:
+        client = await SessionClient.connect(http, f"{manager.address}?cwd={project}")
+        await tab.emulate_media(reduced_motion="reduce")
+        await tab.goto(await address(manager))
+        await client.call("calculator", {"expression": "1+1"})
+        line = tab.locator("#connections path.flow").first
+        await playwright.expect(line).to_have_css("animation-name", "none")
+        await client.call("calculator", {"expression": "1+1"})
+        await tab.emulate_media(reduced_motion="no-preference")
+        await playwright.expect(line).to_have_css("animation-name", "flow")
 
 
 async def names_listed(client: SessionClient) -> set[str]:
@@ -135,6 +180,7 @@ async def test_the_visibility_buttons_change_what_a_client_gets_listed(
             ("On demand tools of script_user", "What script_user offers is not listed", False),
             ("List tools of script_user", "What script_user offers is listed as usual", True),
         ]:
+            await menu(tab, "tools of script_user" if "script_user" in label else "greet").click()
             await tab.get_by_role("button", name=label, exact=True).click()
             await playwright.expect(tab.locator("#connection")).to_contain_text(said)
             assert ("greet" in await names_listed(client)) is is_listed, label
@@ -156,6 +202,7 @@ async def test_the_policy_buttons_change_whether_a_call_runs(
             ("Deny greet", "greet never runs", "approval_denied"),
             ("Allow greet", "greet runs without asking", "hello"),
         ]:
+            await menu(tab, "greet").click()
             await tab.get_by_role("button", name=label, exact=True).click()
             await playwright.expect(tab.locator("#connection")).to_contain_text(said)
             assert result in json.dumps((await client.call("greet")).message), label

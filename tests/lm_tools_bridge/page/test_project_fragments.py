@@ -41,24 +41,25 @@ def test_the_cost_is_that_of_the_listed_tools() -> None:
 
 
 def test_too_many_tools_are_counted_and_not_shown() -> None:
-    html = rendered(*(tool(f"t{number}") for number in range(MOST_TOOLS + 3)))
+    html = rendered(*(tool(f"t{number:04}") for number in range(MOST_TOOLS + 3)))
     assert "<p>3 more:" in html
-    assert f"t{MOST_TOOLS}<" not in html
+    assert f"t{MOST_TOOLS - 1:04}<" in html
+    assert f"t{MOST_TOOLS:04}<" not in html
 
 
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (tool("t"), ["On demand", "List always", "Disable", "Ask", "Deny"]),
-        (tool("t", approval="ask"), ["On demand", "List always", "Disable", "Allow", "Deny"]),
-        (tool("t", approval="deny"), ["On demand", "List always", "Disable", "Allow", "Ask"]),
+        (tool("t"), ["On demand", "List always", "Ask", "Deny", "Disable"]),
+        (tool("t", approval="ask"), ["On demand", "List always", "Allow", "Deny", "Disable"]),
+        (tool("t", approval="deny"), ["On demand", "List always", "Allow", "Ask", "Disable"]),
         (
             tool("t", visibility="ondemand", visibilityOrigin="yours"),
-            ["List", "List always", "As its source says", "Disable", "Ask", "Deny"],
+            ["List", "List always", "As its source says", "Ask", "Deny", "Disable"],
         ),
         (
             tool("t", visibility="always", visibilityOrigin="yours_for_source"),
-            ["List", "On demand", "Disable", "Ask", "Deny"],
+            ["List", "On demand", "Ask", "Deny", "Disable"],
         ),
         (tool("t", state="hidden", reason="disabled: it is in disabledDelta"), ["Enable"]),
         (tool("t", state="hidden", reason="not exposed: its source is off by default"), []),
@@ -67,6 +68,33 @@ def test_too_many_tools_are_counted_and_not_shown() -> None:
 )
 def test_a_tool_has_the_buttons_that_have_an_effect(row: dict[str, Any], expected: list[str]) -> None:
     assert buttons(rendered(row)) == expected
+
+
+def test_a_row_has_one_menu_or_none() -> None:
+    rows = rendered(tool("sleep"), tool("off", state="hidden", reason="disabled: it is in disabledDelta"))
+    assert re.findall(r'<summary aria-label="([^"]*)">', rows) == ["Change off", "Change sleep"]
+    assert "<summary" not in rendered(tool("t", state="pending", reason="waits for trust"))
+
+
+def test_the_tools_that_cost_most_are_first_and_those_in_no_list_last() -> None:
+    rows = [tool("cheap", tokens=5), tool("rare", tokens=900, listed=False), tool("dear", tokens=70)]
+    view = project_view(SHOP, {"tools": rows}, None)
+    assert [row["name"] for row in view.tools] == ["dear", "cheap", "rare"]
+
+
+def test_each_agent_has_its_own_cost_and_those_that_are_here_come_first() -> None:
+    answer = {"tools": [tool("a", tokens=300)], "instructions": {"tokens": 400}}
+    view = project_view(SHOP, answer, None, agents={"Codex", "Gemini CLI"})
+    costs = [(cost.agent, cost.tokens, cost.how, cost.is_here) for cost in view.costs[:3]]
+    assert costs[:2] == [("Codex", 65, "nothing", True), ("Gemini CLI", 700, "all", True)]
+    assert costs[2][0::3] == ("Claude Code", False)
+    html = project_page(view)
+    assert "First request" in html
+    assert "opencode, Copilot CLI" in html, "others that cost the same are one row"
+
+
+def test_a_page_has_the_name_of_its_project() -> None:
+    assert ">shop</h2>" in project_page(project_view(SHOP, {}, None, name="shop"))
 
 
 def test_buttons_of_a_row_can_be_told_apart_by_ear() -> None:

@@ -95,5 +95,5 @@ def test_status_tells_how_many_clients_are_connected(run: Any, manager: Any) -> 
     """Not how many sessions are remembered."""
     manager.say("GET /mcp/status", {"ok": True, "sessions": 40, "connectedClients": 2})
     lines = run("status").stdout.splitlines()
-    assert "clients     2 connected" in lines
+    assert "clients    2 connected" in lines
     assert not [line for line in lines if line.startswith("sessions")]

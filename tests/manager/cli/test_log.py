@@ -203,3 +203,8 @@ def test_following_ends_quietly_when_its_output_is_closed(
         _, said = process.communicate(timeout=within(10))
     assert process.returncode not in {0, -9}
     assert "Traceback" not in said
+
+
+def test_a_workspace_can_be_named_without_its_hash(run: Any, file: Path) -> None:
+    file.write_text(line("started"))
+    assert run("log", "--workspace", file.stem.rpartition("-")[0]).stdout == "T info started\n"

@@ -26,16 +26,16 @@ def test_status_tells_state_address_and_problems(run: Any) -> None:
     shown = run("status").stdout
     assert "LM Tools Bridge 9.8.7 is degraded (pid 4711, up 2 h 5 min)" in shown
     assert "http://127.0.0.1:5/mcp" in shown
-    assert "problem     the state folder is full" in shown
-    assert "problem     ill-3 is crash_looping: ended with \\x1b[31m1" in shown
+    assert "problem    the state folder is full" in shown
+    assert "problem    ill-3 is crash_looping: ended with \\x1b[31m1" in shown
     assert [line for line in shown.splitlines() if "theirs-9:" in line] == [
-        "problem     theirs-9: stdio:gh is backoff: end\\x1bed",
-        "problem     theirs-9: a file is broken",
-        "problem     theirs-9: 1 item waits for your trust",
+        "problem    theirs-9: stdio:gh is backoff: end\\x1bed",
+        "problem    theirs-9: a file is broken",
+        "problem    theirs-9: 1 item waits for your trust",
     ]
-    assert "next step   lmtb doctor\n" in shown
+    assert "next step  lmtb doctor\n" in shown
     assert "3 known, 2 running, 1 more whose folder is gone" in shown
-    assert "own time    0.06 ms and 1.3 ms a call" in shown
+    assert "own time   0.06 ms and 1.3 ms a call" in shown
 
 
 @pytest.mark.usefixtures("manager")
@@ -75,7 +75,7 @@ def test_json_is_whole_and_plain_ascii(run: Any, verb: str, member: str, count: 
 
 @pytest.mark.usefixtures("manager")
 def test_status_json_is_the_managers_own(run: Any) -> None:
-    assert json.loads(run("status", "--json").stdout) == {**STATUS, "project": None}
+    assert json.loads(run("status", "--json").stdout) == {**STATUS, "project": None, "savings": None}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from wcwidth import wcswidth
 
 from manager.cli.verbs import cli, lines_of_verbs
+from manager.status_reading import project_names
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.processes.terminals.terminal_captures import Capture, Run, all_verbs, captured, keep
 from support.servers.mcp_sources.stdio_servers import program
@@ -258,11 +259,11 @@ def at_column(line: str, column: int) -> str:
 def test_what_is_to_be_copied_is_whole(
     captures: list[Capture], manager: ManagerProcess, columns: int
 ) -> None:
-    ids = [one["id"] for one in manager.status()["workspaceDetails"]]
-    assert len(ids) == 2
+    names = list(project_names(one["id"] for one in manager.status()["workspaceDetails"]).values())
+    assert len(names) == 2
     for words in (("status",), ("workspaces",), ("clients",)):
         text = "\n".join(shown(captures, *words, columns=columns).lines)
-        assert all(one in text for one in ids), text
+        assert all(one in text for one in names), text
     for words in (("status",), ("workspaces",)):
         lines = shown(captures, *words, columns=columns).lines
         assert [line.rpartition("/")[2] for line in lines if "/" in line and "mcp" not in line] == FOLDERS

@@ -170,6 +170,7 @@ async def test_health_with_the_secret_describes_the_server_and_its_sources() -> 
             "enabledToolCount": 1,
             "stale": False,
             "error": None,
+            "pid": None,
         }
         assert SECRET not in json.dumps(health)
 

@@ -128,6 +128,12 @@ class StdioSource(McpSource):
         """See `McpSource.is_shared`."""
         return isinstance(self._processes, SharedProcess)
 
+    @property
+    def shared_pid(self) -> int | None:
+        """See `Source.shared_pid`; None for a process for each call or session, which nobody shares."""
+        is_running = self._child is not None and self._child.returncode is None
+        return self._child.pid if self._child is not None and is_running and self.is_shared else None
+
     async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         """As `McpSource.with_session`; starts a process where none runs."""
         async with self._processes.use(caller) as session:

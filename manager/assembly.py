@@ -7,8 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
 from lm_tools_bridge.protocol.internal.launch import Folders
@@ -50,8 +51,7 @@ from manager.supervision.workspaces import Workspaces
 from manager.waiting_calls import NOBODY, WaitingCalls
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """The parts that the daemon opens, calls or closes. The others are reached through them."""
 
     store: Store

@@ -14,9 +14,10 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
@@ -76,8 +77,7 @@ class LogRotation:
 CHECK_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFiles:
+class OwnFiles(msgspec.Struct, frozen=True):
     """The files of a running manager.
 
     Attributes:

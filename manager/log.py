@@ -11,9 +11,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
+
+import msgspec
 
 from lm_tools_bridge import log
 from lm_tools_bridge.log import logger
@@ -60,8 +61,7 @@ def unblocked(stream: TextIO) -> Iterator[log.Stream]:
         lines.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Unblocked:
+class _Unblocked(msgspec.Struct, frozen=True):
     _stream: TextIO
     _lines: LineQueue
 

@@ -17,7 +17,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -135,16 +134,14 @@ STATEMENTS: Final = {
 """Verb of a write -> SQL."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceRow:
+class WorkspaceRow(msgspec.Struct, frozen=True):
     """A known workspace."""
 
     id: str
     root: str
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceRow:
+class InstanceRow(msgspec.Struct, frozen=True):
     """A running workspace server. `pid` is 0 while the server is being started."""
 
     workspace: str
@@ -156,8 +153,7 @@ class InstanceRow:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(msgspec.Struct, frozen=True):
     """A session of a client (MCP up to 2025-11-25).
 
     `seen` is wall-clock time in seconds since 1970; readers clamp the age that they compute from it.
@@ -181,8 +177,7 @@ class SessionRow:
     last_workspace: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """Everything the previous manager saved. `registered` are the roots that registered servers served."""
 
     workspaces: tuple[WorkspaceRow, ...] = ()

@@ -10,12 +10,12 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.editors import problems
 from lm_tools_bridge.editors.finder import WindowFinder
@@ -166,7 +166,7 @@ class EditorSource(McpSource):
         refusal = super().refusal(failure)
         is_gone = self.window is None and refusal.delivered == "no"
         step = "ask the user to open the project in VS Code, then retry"
-        return replace(refusal, next_step=step) if is_gone else refusal
+        return structs.replace(refusal, next_step=step) if is_gone else refusal
 
     async def reopen(self) -> str:
         """As `McpSource.reopen`; the window itself belongs to the user."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionRefusal:
+class AdmissionRefusal(msgspec.Struct, frozen=True):
     """A response given instead of serving.
 
     Attributes:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal, body_too_large
 
@@ -58,8 +59,7 @@ MALFORMED: Final = AdmissionRefusal(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(msgspec.Struct, frozen=True):
     """The head of one request.
 
     Attributes:
@@ -97,8 +97,7 @@ def parse_head(head: bytes) -> RequestHead | AdmissionRefusal:
     return RequestHead(line[1].decode(), line[2].decode(), headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Framing:
+class Framing(msgspec.Struct, frozen=True):
     """How the connection goes on behind an admitted head.
 
     Attributes:
@@ -148,8 +147,7 @@ MAX_CACHED_HEAD_BYTES: Final = 2048
 """Bytes of the longest head that is cached."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedHead:
+class RefusedHead(msgspec.Struct, frozen=True):
     """A head that is not admitted; `parsed` where its grammar is right."""
 
     refusal: AdmissionRefusal

@@ -12,11 +12,12 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 DISTRIBUTION: Final = "lm-tools-bridge"
 _EXTRA: Final = re.compile(r"""extra == ['"]([a-z]+)['"]""")
@@ -25,8 +26,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 Installer: TypeAlias = Literal["uv tool", "pipx", "pip", "uv pip"]
 
 
-@dataclass(frozen=True, slots=True)
-class OwnDistribution:
+class OwnDistribution(msgspec.Struct, frozen=True):
     """How this program came into its environment.
 
     Attributes:
@@ -44,7 +44,7 @@ class OwnDistribution:
     source: str | None
     is_editable: bool = False
     extras: frozenset[str] = frozenset()
-    requirements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    requirements: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def editable_folder(self) -> Path | None:

@@ -16,9 +16,10 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+import msgspec
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -128,8 +129,7 @@ Judge = Callable[[int], Verdict]
 """Decides about the process with this pid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(msgspec.Struct, frozen=True):
     """What a sweep did.
 
     Attributes:

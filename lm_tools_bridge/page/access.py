@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 TICKET_S: Final = 60.0
 """`lmtb ui` opens the browser at once; one that has to start may need half a minute. A ticket in the history
@@ -35,8 +36,7 @@ class Secrets(NamedTuple):
     proof: str
 
 
-@dataclass(slots=True)
-class PageSession:
+class PageSession(msgspec.Struct):
     """A session of a browser. Times are seconds of the clock; `browser` is what it calls itself."""
 
     number: int

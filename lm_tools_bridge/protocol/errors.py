@@ -7,9 +7,10 @@ define.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal
+
+import msgspec
 
 from lm_tools_bridge.protocol import jsonrpc
 
@@ -120,8 +121,7 @@ ALWAYS_ERRORS: Final = frozenset(
 """Reasons that are JSON-RPC errors even on `tools/call`: no tool ran that could have a result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """One refusal.
 
     Attributes:

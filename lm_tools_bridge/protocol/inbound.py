@@ -9,7 +9,6 @@ reported: JSON, message shape, era, `_meta` complete, headers equal the body, su
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -42,8 +41,7 @@ class Inbound(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(msgspec.Struct, frozen=True):
     """An invalid message: HTTP status, JSON-RPC code and text. `id` is JSON text, None if unreadable."""
 
     status: int

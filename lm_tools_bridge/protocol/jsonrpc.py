@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
@@ -45,24 +44,21 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True):
     """A notification. `params` is JSON text, empty if absent."""
 
     method: str
     params: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """A response. `id` is JSON text, `body` the whole message."""
 
     id: bytes
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(msgspec.Struct, frozen=True):
     """A body that is not one JSON-RPC message. `id` is JSON text, None if it cannot be read."""
 
     code: int

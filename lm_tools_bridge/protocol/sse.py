@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 # An event is held whole: large results with images fit, and an endless one does not fill the memory.
@@ -24,8 +25,7 @@ _USUAL_FORM: Final = re.compile(rb"(?::([^\r\n]{0,256})\n)?(?:event: message\n)?
 EVENT_END: Final = b"\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One event. Newlines join its `data` lines."""
 
     data: bytes

@@ -6,10 +6,11 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import structs
 
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.http_server.request_head import RequestHead
@@ -195,7 +196,7 @@ class Guest:
         refusal = self._refusal(head, session, is_mcp=is_mcp)
         if refusal is None or refusal.status != 401 or is_mcp:
             return refusal
-        return replace(refusal, headers=(*refusal.headers, _PASSWORD))
+        return structs.replace(refusal, headers=(*refusal.headers, _PASSWORD))
 
     def _refusal(self, head: RequestHead, session: str | None, *, is_mcp: bool) -> AdmissionRefusal | None:
         field = next((value for name, value in head.headers if name.lower() == b"authorization"), b"")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -51,17 +50,15 @@ call, in which the server also has to start; a tool without its schema can still
 _Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(msgspec.Struct):
     """A workspace's tool list; `failure` tells why it is the last known list instead of the current one."""
 
-    entries: list[Entry] = field(default_factory=list)
-    issues: list[Issue] = field(default_factory=list)
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    issues: list[Issue] = msgspec.field(default_factory=list)
     failure: Issue | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """A request without a result: the transport failed, or the response was an error."""
 
     details: str

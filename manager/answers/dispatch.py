@@ -10,7 +10,6 @@ their workspace (SEP-2663).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -39,8 +38,7 @@ from manager.routing.resolution import Claims, WorkspaceSource
 from manager.supervision.workspaces import Workspaces
 
 
-@dataclass(frozen=True, slots=True)
-class Unwrapped:
+class Unwrapped(msgspec.Struct, frozen=True):
     """The wrapped call: parameters of the `tools/call`, and claims that include `workspace` and `cwd`."""
 
     params: dict[str, msgspec.Raw]

@@ -13,7 +13,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
 
@@ -74,15 +73,13 @@ class Located(msgspec.Struct, frozen=True, gc=False):
         return self.addressed_by or self.source
 
 
-@dataclass(frozen=True, slots=True)
-class Unlocated:
+class Unlocated(msgspec.Struct, frozen=True):
     """No claim led to a workspace. `problem` is the refusal of an ambient claim that failed."""
 
     problem: Refusal | None = None
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct):
     """A request with what is needed to answer it.
 
     Attributes:
@@ -120,7 +117,7 @@ class Exchange:
     passed_query: str = ""
     session: Session | None = None
     key: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
     is_as_is: bool = False
     has_plain_names: bool = False
     is_pure: bool = False

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -60,8 +59,7 @@ class HandshakeSessions(Protocol):
         """The lock that serialises handshakes of a session."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandshakeSuccess:
+class HandshakeSuccess(msgspec.Struct, frozen=True):
     """A successful handshake: its payload, and the workspace's tools."""
 
     payload: dict[str, Any]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -86,8 +85,7 @@ def method_not_found(exchange: Exchange) -> Plain:
     return Plain(body, 404 if exchange.is_modern else 200)
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(msgspec.Struct, frozen=True):
     """A complete answer.
 
     Attributes:
@@ -98,15 +96,13 @@ class Plain:
     status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
+class Events(msgspec.Struct, frozen=True):
     """Messages of one line each: the manager's notifications and requests, then the response."""
 
     messages: AsyncGenerator[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How a stream that does not end by itself is ended: by `endings`, with `farewell` as its response.
 
     Attributes:
@@ -118,16 +114,14 @@ class Ending:
     seen: RequestRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IdleStream:
+class IdleStream(msgspec.Struct, frozen=True):
     """An event stream with a single message that stays open until it is ended."""
 
     message: bytes
     ending: Ending
 
 
-@dataclass(frozen=True, slots=True)
-class Relayed:
+class Relayed(msgspec.Struct, frozen=True):
     """A workspace server's answer, relayed as it arrives.
 
     Attributes:

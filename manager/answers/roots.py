@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
@@ -110,7 +109,7 @@ def _without_answer(exchange: Exchange, roots: tuple[str, ...]) -> Exchange:
     message, text = exchange.message, jsonrpc.dumps(params)
     body = jsonrpc.with_params(message.body, message.params, text)
     exchange.replace_claims(structs.replace(exchange.claims, roots=roots))
-    return replace(
+    return structs.replace(
         exchange,
         inbound=structs.replace(exchange.inbound, params=params),
         message=structs.replace(message, params=text, body=body),

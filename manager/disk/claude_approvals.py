@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,8 +44,7 @@ class _State(msgspec.Struct):
     projects: dict[str, msgspec.Raw] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Approvals:
+class Approvals(msgspec.Struct, frozen=True):
     """What the user answered, by namespaces of servers; a refusal in any file counts first."""
 
     all_allowed: bool = False

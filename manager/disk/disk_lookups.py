@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from manager.configuration.budgets import MAX_HANGING_LOOKUPS, MAX_RUNNING_LOOKUPS
 
@@ -59,8 +60,7 @@ class _Lane:
             self._hanging -= 1
 
 
-@dataclass(eq=False, slots=True)
-class _LookUp:
+class _LookUp(msgspec.Struct, eq=False):
     """A look-up of one key. It is shared until its thread begins: then it may miss what changed since."""
 
     task: asyncio.Task[Any]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from lm_tools_bridge.machine.project_marks import Mark
 
@@ -26,8 +27,7 @@ class CwdProblemKind(StrEnum):
     """Nothing is known about this cwd: too many other folders hang."""
 
 
-@dataclass(frozen=True, slots=True)
-class CwdProblem:
+class CwdProblem(msgspec.Struct, frozen=True):
     """Why a cwd was refused.
 
     `folder` is set for `not_a_directory` only: the folder that holds the file.
@@ -37,8 +37,7 @@ class CwdProblem:
     folder: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ancestor:
+class Ancestor(msgspec.Struct, frozen=True):
     """One step from a cwd up to the root: its real path, its identity on disk, and its marks."""
 
     path: str
@@ -52,8 +51,7 @@ class Ancestor:
         return (self.device, self.inode)
 
 
-@dataclass(frozen=True, slots=True)
-class FolderFacts:
+class FolderFacts(msgspec.Struct, frozen=True):
     """A cwd that exists and can be read.
 
     `folder` is its real path. `ancestors` runs from there up to the root of the tree, which is always last.

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -65,8 +64,7 @@ _FULL_RETRY_MS: Final = 60_000
 not used any more makes room."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoSession:
+class NoSession(msgspec.Struct, frozen=True):
     """The error for a request without a usable session: HTTP status and reason."""
 
     status: int

@@ -6,10 +6,10 @@ All other requests are passed to `answers/dispatch.py`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol import skills_extension as skills
@@ -75,7 +75,7 @@ class StatelessEndpoint:
             return _undeclared(exchange) or self._open_silent_stream(exchange)
         reply = await self._dispatch.forward(exchange, located)
         if isinstance(reply, Relayed):
-            return replace(reply, ending=self._ending(exchange))
+            return structs.replace(reply, ending=self._ending(exchange))
         return reply
 
     def _open_silent_stream(self, exchange: Exchange) -> AnyReply:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
@@ -177,7 +177,7 @@ class Forwarder:
                 return instance
             call.limit(began, instance.owner)
             if call.deadline is not None and time.monotonic() >= call.deadline:
-                return replace(refusal_of(TimeoutError(), self._settings, call), delivered="no")
+                return structs.replace(refusal_of(TimeoutError(), self._settings, call), delivered="no")
             workspace.supervisor.figures.last_call_at = time.monotonic()
             try:
                 async with asyncio.timeout_at(call.deadline):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+import msgspec
 
 from lm_tools_bridge.http_server.connection import HttpConnection
 from lm_tools_bridge.http_server.connection_state import Event, State
@@ -59,8 +60,7 @@ class RefusalLog:
 _CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionContext:
+class ConnectionContext(msgspec.Struct, frozen=True):
     """What all connections of the manager's port share.
 
     Attributes:

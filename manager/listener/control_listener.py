@@ -11,7 +11,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -61,8 +60,7 @@ Renew = Callable[[Mapping[str, Any]], bool]
 IsPeerAllowed = Callable[[asyncio.BaseTransport | None], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlHead:
+class ControlHead(msgspec.Struct, frozen=True):
     """The head of a request to the control socket."""
 
     parsed: RequestHead

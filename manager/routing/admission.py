@@ -17,9 +17,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
+
+import msgspec
 
 from lm_tools_bridge.http_server import response_head
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal, body_too_large
@@ -78,8 +79,7 @@ _SINGLETONS: Final = _MODERN_ROUTING | {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionRules:
+class AdmissionRules(msgspec.Struct, frozen=True):
     """What is admitted.
 
     Attributes:
@@ -125,8 +125,7 @@ class AdmissionRules:
         )
 
 
-@dataclass(slots=True)
-class _Head:
+class _Head(msgspec.Struct):
     parsed: RequestHead
     fields: dict[bytes, bytes]
     duplicates: list[bytes]
@@ -380,8 +379,7 @@ _END: Final = b"\r\n\r\n"
 _TRACE_SIZE: Final = len(_TRACE) + len(trace_context.make_traceparent(1)) + len(_END)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientHead:
+class ClientHead(msgspec.Struct, frozen=True):
     """An admitted head.
 
     Attributes:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 from manager.disk.folder import CwdProblem, CwdProblemKind
 
@@ -16,15 +17,13 @@ MAX_BYTES: Final = 4096
 """Longest accepted path in bytes of UTF-8."""
 
 
-@dataclass(frozen=True, slots=True)
-class CwdCandidates:
+class CwdCandidates(msgspec.Struct, frozen=True):
     """One or two absolute paths, the likelier first. The first that exists is the working directory."""
 
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NoCwd:
+class NoCwd(msgspec.Struct, frozen=True):
     """No cwd: not a string, blank, or (from an ambient source) an unexpanded placeholder."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -123,8 +122,7 @@ def make_issue(code: str, tool_name: str | None = None, details: str | None = No
     return Issue("error" if level == "error" else "warning", category, code, message, tool_name, details)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One usable tool of a list: its name and the JSON text of its definition."""
 
     name: str

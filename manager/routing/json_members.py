@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -21,8 +20,7 @@ _SEPARATOR: Final = re.compile(rb"[ \t\r\n]*([,}])")
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSpan:
+class MemberSpan(msgspec.Struct, frozen=True):
     """The span of a member, from after the comma before it (`begin`) to the comma after it (`end`)."""
 
     begin: int

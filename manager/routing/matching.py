@@ -12,9 +12,10 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from lm_tools_bridge.machine.project_marks import STRONG, Mark
 from manager.disk.folder import Ancestor, FolderIdentity
@@ -22,8 +23,7 @@ from manager.disk.folder import Ancestor, FolderIdentity
 _WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = STRONG | {"vscode"}
 
 
-@dataclass(frozen=True, slots=True)
-class KnownRoot:
+class KnownRoot(msgspec.Struct, frozen=True):
     """A folder (or workspace file) of a known workspace, which may have several of these.
 
     `root` is its real path. `identity` must be current, because inode numbers are reused; None if the folder
@@ -35,8 +35,7 @@ class KnownRoot:
     identity: FolderIdentity | None
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """The root of the workspace, `levels_up` steps above the folder (0: the folder itself).
 
     `workspace_id` is None for a marked root that is not known yet. `root` of a known workspace is the folder

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final
@@ -53,8 +52,7 @@ WORDS: Final = {
 """How evidence is called in texts for people and models."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """One claim: a workspace id, or a folder as the client wrote it."""
 
     source: WorkspaceSource

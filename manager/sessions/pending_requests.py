@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,8 +14,7 @@ from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.jsonrpc import Response
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PendingRequest:
+class PendingRequest(msgspec.Struct, frozen=True, eq=False):
     """A request to the client.
 
     Attributes:

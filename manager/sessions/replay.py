@@ -17,7 +17,6 @@ import binascii
 import re
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import msgspec
@@ -42,19 +41,17 @@ class Origin(Protocol):
     lost: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+class _Event(msgspec.Struct, frozen=True):
     origin: Origin
     number: int
     event: bytes
     at: float
 
 
-@dataclass(slots=True)
-class _SessionBuffer:
+class _SessionBuffer(msgspec.Struct):
     """The events of one session, oldest first."""
 
-    events: deque[_Event] = field(default_factory=deque)
+    events: deque[_Event] = msgspec.field(default_factory=deque)
     size: int = 0
 
 
@@ -122,8 +119,7 @@ SERVER_STREAM: Final = 0
 _ID: Final = re.compile(r"[\w-]{1,32}\.\d{1,15}(?:\.[\w-]{1,88})?-(?P<event>\d{1,15})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class EventId:
+class EventId(msgspec.Struct, frozen=True):
     """One event of one stream. `str()` gives the id that is sent."""
 
     stream: str

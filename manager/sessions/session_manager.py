@@ -10,7 +10,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -41,8 +40,7 @@ LOGGED_ONE_BY_ONE: Final = 20
 """If more sessions than these expire at once, one line counts them."""
 
 
-@dataclass(slots=True)
-class _Runtime:
+class _Runtime(msgspec.Struct):
     """State of a session that is not saved.
 
     Attributes:
@@ -52,10 +50,10 @@ class _Runtime:
         pending_requests: the requests to the client that wait for its response.
     """
 
-    handshake: asyncio.Lock = field(default_factory=asyncio.Lock)
-    roots: asyncio.Lock = field(default_factory=asyncio.Lock)
-    relisted: asyncio.Event = field(default_factory=asyncio.Event)
-    pending_requests: PendingRequests = field(default_factory=PendingRequests)
+    handshake: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    roots: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    relisted: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    pending_requests: PendingRequests = msgspec.field(default_factory=PendingRequests)
 
 
 class SessionManager:

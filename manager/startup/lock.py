@@ -17,10 +17,11 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from lm_tools_bridge.machine.private_files import open_lock_file
 
@@ -28,8 +29,7 @@ from lm_tools_bridge.machine.private_files import open_lock_file
 _MAX_DESCRIPTION_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class LockHolder:
+class LockHolder(msgspec.Struct, frozen=True):
     """Another manager holds the lock. Members that it has not written (yet) are None."""
 
     pid: int | None = None

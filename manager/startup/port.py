@@ -19,9 +19,10 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
 
 from lm_tools_bridge.machine.peer_uid import proc_net_name
 
@@ -72,8 +73,7 @@ _REASONS: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PortTaken:
+class PortTaken(msgspec.Struct, frozen=True):
     """The port is in use. Details about its owner are None where this user may not see them."""
 
     host: str

@@ -12,8 +12,9 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn
+
+import msgspec
 
 from lm_tools_bridge.machine.own_process import restore_limit
 from manager.startup.systemd import HTTP
@@ -30,8 +31,7 @@ _SPARE_FD: Final = 20
 _SHOWN: Final = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
+class Unusable(msgspec.Struct, frozen=True):
     """The installed program cannot take over, with the reason."""
 
     reason: str
@@ -64,8 +64,7 @@ async def check(arguments: Sequence[str] = tuple(sys.argv[1:])) -> str | Unusabl
     return out.decode(errors="replace").strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(msgspec.Struct, frozen=True):
     """What the new program takes over: the listening socket, and the descriptor of the held lock.
 
     Attributes:

@@ -11,8 +11,9 @@ import socket
 import sys
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 # SD_LISTEN_FDS_START of sd_listen_fds(3).
 _FIRST_FD: Final = 3
@@ -21,8 +22,7 @@ HTTP: Final = "http"
 """The `FileDescriptorName=` of the socket that serves clients."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnusableSockets:
+class UnusableSockets(msgspec.Struct, frozen=True):
     """Sockets were passed to this process, but none of them can serve clients for certain.
 
     Attributes:

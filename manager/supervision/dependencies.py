@@ -6,9 +6,11 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.protocol.internal.launch import Folders
 from manager.call_observer import NO_OBSERVER, CallObserver
@@ -19,8 +21,7 @@ from manager.supervision.fork_server import ForkServerSupervisor
 from manager.waiting_calls import NOBODY, WaitingCalls
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
+class Dependencies(msgspec.Struct, frozen=True):
     """What supervisors need; the daemon makes one. Tests replace the clock (`now`, `sleep`) and `rng`.
 
     `folders` and `port` go into the launch instructions of workspace servers
@@ -40,12 +41,12 @@ class Dependencies:
     waiting_calls: WaitingCalls = NOBODY
     observer: CallObserver = NO_OBSERVER
     now: Callable[[], float] = time.monotonic
-    rng: random.Random = field(default_factory=random.SystemRandom)
+    rng: random.Random = msgspec.field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
 
     def with_environ(self, environ: Mapping[str, str]) -> Dependencies:
         """The same with another environment."""
-        return replace(self, environ=environ)
+        return structs.replace(self, environ=environ)
 
     @property
     def installation_problem(self) -> str | None:

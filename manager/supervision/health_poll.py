@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from lm_tools_bridge.protocol.internal import launch
 from manager.routing.state.lifecycle import Lifecycle, State
@@ -90,8 +91,7 @@ LATE_S: Final = 0.5
 """A deadline that is noticed so much too late says that this process had to wait, not the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthPoll:
+class HealthPoll(msgspec.Struct, frozen=True):
     """The health requests to one instance.
 
     Attributes:

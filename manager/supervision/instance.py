@@ -158,8 +158,7 @@ HOST: Final = "127.0.0.1"
 CONNECT_S: Final = 5.0
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(msgspec.Struct):
     """Call counters and timings of one workspace.
 
     Attributes:
@@ -176,8 +175,8 @@ class Figures:
     last_call_at: float | None = None
     last_outcome: str | None = None
     last_error: str | None = None
-    failures: Counter[str] = field(default_factory=Counter)
-    timings: Timings = field(default_factory=Timings)
+    failures: Counter[str] = msgspec.field(default_factory=Counter)
+    timings: Timings = msgspec.field(default_factory=Timings)
 
     @property
     def errors(self) -> int:

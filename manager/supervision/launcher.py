@@ -11,8 +11,10 @@ import errno
 import os
 import secrets
 import socket
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.protocol.internal import launch
 from manager.startup.port import reserve
@@ -25,8 +27,7 @@ from manager.supervision.leftovers import remove_leftover_files
 from manager.upstream.failures import UpstreamFailure
 
 
-@dataclass(frozen=True, slots=True)
-class FailedStart:
+class FailedStart(msgspec.Struct, frozen=True):
     """A failed start.
 
     Attributes:
@@ -195,7 +196,7 @@ class Launcher:
             instance.process.kill_group()
             code = await instance.process.wait()
         await self.forget(instance)
-        return replace(failed, exit_code=code)
+        return structs.replace(failed, exit_code=code)
 
     def _instance(self, identity: str, port: int, nonce: str, secret: str) -> Instance:
         now = self._dependencies.now()

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
+
+import msgspec
 
 from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
 from lm_tools_bridge.machine.process_ending import Ending, open_pidfd
@@ -106,8 +107,7 @@ def _start_time_elsewhere(pid: int) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
+class ProcessSpec(msgspec.Struct, frozen=True):
     """How to start the process of a workspace server.
 
     Attributes:

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import structs
 
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal import launch
@@ -133,7 +134,7 @@ class RegisteredServers:
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         """Register a server or renew its registration. A new address is health-checked at once."""
         folders = tuple([await self._real_paths.of(folder) for folder in message.workspace_folders])
-        message = replace(message, workspace_folders=folders)
+        message = structs.replace(message, workspace_folders=folders)
         now = self._dependencies.now()
         outcome = self.registrations.heartbeat(message, now, lambda: secrets.token_urlsafe(32))
         self.leases.release(message.session_id)

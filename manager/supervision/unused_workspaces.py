@@ -13,10 +13,11 @@ import stat
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from lm_tools_bridge.machine.git_worktrees import worktree_at
 from lm_tools_bridge.machine.private_folder import remove
@@ -53,8 +54,7 @@ LOOKS: Final[Mapping[RootSign, int]] = {
 """After how many equal looks in a row the server stops. With any other sign it never does."""
 
 
-@dataclass(slots=True)
-class RootWatch:
+class RootWatch(msgspec.Struct):
     """The last sign, and how often in a row it was seen."""
 
     sign: RootSign = RootSign.HERE
@@ -81,14 +81,13 @@ class RootOnDisk(NamedTuple):
     has_git: bool
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(msgspec.Struct):
     """A server as it was at the first look at its folder."""
 
     instance: Instance
     is_at_root: bool
     is_worktree: bool
-    watch: RootWatch = field(default_factory=RootWatch)
+    watch: RootWatch = msgspec.field(default_factory=RootWatch)
 
 
 class RemovedRoots:

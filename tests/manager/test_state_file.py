@@ -8,12 +8,12 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from manager import state_file as store_module
 from manager.state_file import (
@@ -168,7 +168,7 @@ async def test_a_file_of_the_first_schema_keeps_everything_and_takes_more(make: 
         database.executescript(SCHEMA_1)
     store = make()
     assert await store.open() == FULL
-    moded = replace(SESSION, id="s-2", mode="X-MCP-Tool-Mode=discovery")
+    moded = structs.replace(SESSION, id="s-2", mode="X-MCP-Tool-Mode=discovery")
     await store.save_sessions([moded])
     assert (await reopened(make, store)).sessions == (SESSION, moded)
     assert store.degraded is None
@@ -184,7 +184,7 @@ async def test_a_file_of_the_third_schema_keeps_its_sessions_and_takes_sources(
     store = make()
     assert await store.open() == FULL
     assert (SESSION.source, SESSION.last_workspace) == ("none", None)
-    decided = replace(SESSION, id="s-2", source="header", last_workspace="w-1")
+    decided = structs.replace(SESSION, id="s-2", source="header", last_workspace="w-1")
     await store.save_sessions([decided])
     assert (await reopened(make, store)).sessions == (SESSION, decided)
     assert store.degraded is None
@@ -405,7 +405,7 @@ async def test_what_was_refused_while_the_file_was_locked_is_saved_later(make: M
     with locked(path):
         await store.save_workspace(WORKSPACE)
         assert await store.save_instance(INSTANCE)
-        await store.save_sessions([SESSION, replace(SESSION, id="s-2")])
+        await store.save_sessions([SESSION, structs.replace(SESSION, id="s-2")])
     await store.drop_sessions(["s-2"])
     assert store.degraded is not None
     await store.retry()
@@ -418,7 +418,7 @@ async def test_what_was_never_saved_is_known_after_a_kill(make: Make, path: Path
     """The next manager reads the file of unsaved writes, once."""
     store = make()
     await store.open()
-    await store.save_instance(replace(INSTANCE, instance="i-0"))
+    await store.save_instance(structs.replace(INSTANCE, instance="i-0"))
     with locked(path):
         await store.drop_instance("w-1", "i-0")
         await fill(store)
@@ -442,9 +442,9 @@ async def test_a_state_file_that_was_removed_is_made_again_with_everything(make:
     shutil.rmtree(path.parent)
     await store.retry()
     assert store.degraded is None
-    await store.save_sessions([replace(SESSION, id="s-2")])
+    await store.save_sessions([structs.replace(SESSION, id="s-2")])
     loaded = await reopened(make, store)
-    assert loaded == replace(FULL, sessions=(SESSION, replace(SESSION, id="s-2")))
+    assert loaded == structs.replace(FULL, sessions=(SESSION, structs.replace(SESSION, id="s-2")))
 
 
 async def test_a_file_that_can_be_opened_late_takes_what_was_kept(make: Make, path: Path) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
 
 from lm_tools_bridge.protocol.issues import Issue
 from lm_tools_bridge.protocol.param_headers import Mirrored, annotated
@@ -302,7 +304,7 @@ def _under_offered_name(issue: Issue, source: Source, names: Mapping[tuple[str, 
     if issue.tool_name is None:
         return issue
     name = names.get((source.id, issue.tool_name)) or naming.usual_name(source, issue.tool_name)
-    return issue if name == issue.tool_name else replace(issue, tool_name=name)
+    return issue if name == issue.tool_name else structs.replace(issue, tool_name=name)
 
 
 async def _close(listing: Listing) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import structs
 
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import log
@@ -239,7 +240,7 @@ def _shortened(issue: Issue) -> Issue:
     if len(issue.message) <= MAX_TEXT and len(issue.details or "") <= MAX_TEXT:
         return issue
     details = None if issue.details is None else _cut(issue.details)
-    return replace(issue, message=_cut(issue.message), details=details)
+    return structs.replace(issue, message=_cut(issue.message), details=details)
 
 
 def _cut(text: str) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.inbound import Rejection
@@ -150,7 +150,7 @@ async def _speaks(source: Source, era: Era) -> bool:
 async def _completed(outcome: Outcome | None, source: Source) -> Outcome | None:
     """The outcome with the HTTP status and the `serverInfo` that MCP 2026-07-28 asks for."""
     if isinstance(outcome, Rejection):
-        return replace(outcome, status=_STATUS.get(outcome.code, outcome.status))
+        return structs.replace(outcome, status=_STATUS.get(outcome.code, outcome.status))
     if not isinstance(outcome, msgspec.Raw):
         return outcome
     handshake_result = await source.handshake_result()

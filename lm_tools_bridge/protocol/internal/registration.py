@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
+
+import msgspec
 
 Kind = Literal["workspace-server", "editor"]
 RefusalReason = Literal["invalid_payload", "missing_cwd", "invalid_cwd"]
@@ -35,8 +36,7 @@ _Check = Callable[[object], str | None]
 """Returns what is wrong with the value of a member, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidPayload:
+class InvalidPayload(msgspec.Struct, frozen=True):
     """An invalid message: the JSON member, what is wrong with it, and the `reason` of the refusal."""
 
     field: str
@@ -44,8 +44,7 @@ class InvalidPayload:
     reason: RefusalReason = "invalid_payload"
 
 
-@dataclass(frozen=True, slots=True)
-class Allocate:
+class Allocate(msgspec.Struct, frozen=True):
     """A server requests a free port."""
 
     session_id: str
@@ -67,8 +66,7 @@ class Allocate:
         return max(self.preferred_port, self.min_port or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """A server reports that it runs, and its address.
 
     `kind` is `editor` for messages in the old format, which have no nonce.
@@ -124,8 +122,7 @@ class Heartbeat:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Bye:
+class Bye(msgspec.Struct, frozen=True):
     """A server unregisters. `session_id` is None if the message has none, which is valid."""
 
     session_id: str | None
@@ -137,8 +134,7 @@ class Bye:
         return members if isinstance(members, InvalidPayload) else cls(members.get("sessionId"))
 
 
-@dataclass(frozen=True, slots=True)
-class Resolve:
+class Resolve(msgspec.Struct, frozen=True):
     """A request for the workspace of a folder. `cwd` is the text as sent."""
 
     cwd: str
@@ -157,8 +153,7 @@ class Resolve:
         return cls(cwd)
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(msgspec.Struct, frozen=True):
     """A request to stop the manager, optionally only if it has the expected version.
 
     With `keep_servers` the workspace servers keep running, for the next manager to adopt.

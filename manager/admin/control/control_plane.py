@@ -7,10 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
+
+import msgspec
 
 from lm_tools_bridge.machine.own_children import is_confined_peer
 from lm_tools_bridge.machine.peer_uid import unix_peer_uid
@@ -55,8 +56,7 @@ _REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes, str]]] = {
 _START_NONE: Final[frozenset[ServerQuestion]] = frozenset({"calls", "stop_call", "answer_approval"})
 
 
-@dataclass(slots=True)
-class ControlPlane:
+class ControlPlane(msgspec.Struct):
     """Implements `services.Services`.
 
     `stop(reason, keep_servers, restarts)` begins the daemon's stop. `path` is the PATH that workspace
@@ -69,7 +69,7 @@ class ControlPlane:
     stop: Callable[[str, bool, bool], None]
     started_by: StartedBy
     path: str | None = None
-    started_at: int = field(default_factory=lambda: int(time.time() * 1000))
+    started_at: int = msgspec.field(default_factory=lambda: int(time.time() * 1000))
     now: Callable[[], float] = time.monotonic
 
     def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from lm_tools_bridge.backoff import backoff
 
@@ -83,8 +84,7 @@ RETRY_LOOPING_S: Final = 60.0
 """Pause after which a call may start a crash-looping server again. A handshake may at once."""
 
 
-@dataclass(slots=True)
-class Lifecycle:
+class Lifecycle(msgspec.Struct):
     """State, counters and times (monotonic seconds) of one workspace server."""
 
     misses_allowed: int = 3

@@ -6,8 +6,9 @@ A function argument tells whether a port can be bound. `registrations.py` knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 LIFETIME_S: Final = 15.0
 """Seconds from the reservation to the first heartbeat. A window of an editor binds its port and sends one
@@ -16,8 +17,7 @@ LAST_PORT: Final = 65535
 """The highest port of TCP."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortLease:
+class PortLease(msgspec.Struct, frozen=True):
     """A port reserved for one server until `expires_at`, in monotonic seconds."""
 
     session_id: str
@@ -25,8 +25,7 @@ class PortLease:
     expires_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class PortExhausted:
+class PortExhausted(msgspec.Struct, frozen=True):
     """No port from `start` up to 65535 is free."""
 
     start: int

@@ -11,9 +11,12 @@ claim to its address make it suspect until the next one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.protocol.internal.registration import Heartbeat, Kind
 
@@ -135,8 +138,7 @@ MISSES_ALLOWED: Final = 3
 _Address = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
+class StateChange(msgspec.Struct, frozen=True):
     """State of a server before a call (None: it was not registered) and after it."""
 
     session_id: str
@@ -145,8 +147,7 @@ class StateChange:
     cause: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatOutcome:
+class HeartbeatOutcome(msgspec.Struct, frozen=True):
     """The outcome of a heartbeat. If `first`, the answer must contain `record.secret`."""
 
     first: bool
@@ -370,7 +371,7 @@ def _discard(index: dict[Any, set[str]], key: object, session_id: str) -> None:
 def _recorded(
     old: Registration | None, message: Heartbeat, now: float, secret_factory: Callable[[], str]
 ) -> Registration:
-    said: dict[str, Any] = {member.name: getattr(message, member.name) for member in fields(message)}
+    said: dict[str, Any] = structs.asdict(message)
     if old is not None:
         return replace(old, **said)
     editor = message.kind == "editor"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from manager.routing.state.clients import Peer
 
@@ -47,8 +48,7 @@ class InFlight(dict[bytes, Callable[[], object]]):
             cancel()
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct):
     """One session of a legacy client.
 
     Attributes:
@@ -90,7 +90,7 @@ class Session:
     used: bool = False
     workspace: str | None = None
     cwd: str | None = None
-    in_flight: InFlight = field(default_factory=InFlight)
+    in_flight: InFlight = msgspec.field(default_factory=InFlight)
     shown: bytes | None = None
     has_listed: bool = False
     tools_changed: bool = False
@@ -106,7 +106,7 @@ class Session:
     tells_roots: bool = False
     unanswered_roots: int = 0
     log_level: str | None = None
-    subscriptions: dict[str, str] = field(default_factory=dict)
+    subscriptions: dict[str, str] = msgspec.field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()
     peer: Peer | None = None
 

@@ -30,6 +30,7 @@ RECORDED: Mapping[str, float] = {
     "modules of a workspace server": 626,
     "modules of a call in manager": 37,
     "modules of a call in workspace_server": 32,
+    "start × a bare aiohttp server": 0.89,
     "idle manager MB": 54.2,
     "further workspace MB": 11.3,
     "built-in call": 4.6,

@@ -1,7 +1,8 @@
-"""Measures what grows unseen with each change: modules, memory, and the work of a built-in call.
+"""Measures what grows unseen with each change: modules, memory, the work of a start and of a built-in call.
 
-The speed of the machine changes none of it: modules are counted, memory does not depend on load, and calls
-are compared with the SDK's server in turns. `results/targets.py` has the recorded figures.
+The speed of the machine changes none of it: modules are counted, memory does not depend on load, a start is
+compared with a bare aiohttp server and calls with the SDK's server, in turns. `results/targets.py` has the
+recorded figures.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scripts.benchmarks.plan import ROOT, Plan
 from scripts.benchmarks.results.table import table
 from scripts.benchmarks.results.targets import RECORDED
 from scripts.benchmarks.section import Section
-from scripts.benchmarks.startup import cold
+from scripts.benchmarks.startup import cold, start_work
 from scripts.benchmarks.tools import builtin
 from scripts.call_trace.__main__ import trace_call
 
@@ -53,6 +54,9 @@ def measure(plan: Plan) -> dict[str, float]:
     plan.say("unseen growth: the way of a call")
     for program, trace in trace_call("lm_readFile").items():
         found[f"modules of a call in {program}"] = len(trace.modules)
+    plan.say("unseen growth: starts")
+    bare_s, manager_s = start_work.measure_starts(plan.folder / "starts")
+    found["start × a bare aiohttp server"] = manager_s / bare_s
     plan.say("unseen growth: memory")
     found |= memory(plan.folder / "memory")
     plan.say("unseen growth: built-in call")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from lm_tools_bridge.protocol.internal.registration import Heartbeat
 from manager.routing.state.registrations import (
@@ -32,7 +32,7 @@ def message(session_id: str = "s1", **members: Any) -> Heartbeat:
         nonce=f"nonce of {session_id}",
         kind="workspace-server",
     )
-    return replace(usual, **members)
+    return structs.replace(usual, **members)
 
 
 class Table(Registrations):

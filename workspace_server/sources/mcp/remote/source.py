@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from lm_tools_bridge.protocol import jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
@@ -139,7 +139,7 @@ class RemoteSource(McpSource):
         """As `McpSource.refusal`; without credentials, with the user's next step."""
         refusal = super().refusal(failure)
         if isinstance(failure, HttpFailure) and failure.kind == "unauthorized" and self._opener.authorization:
-            return replace(refusal, next_step=self._opener.authorization.next_step)
+            return structs.replace(refusal, next_step=self._opener.authorization.next_step)
         return refusal
 
     def issues(self) -> Sequence[Issue]:

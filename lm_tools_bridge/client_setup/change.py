@@ -8,9 +8,10 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from lm_tools_bridge.client_setup.editing import jsonc_edit, toml_edit, yaml_servers
-from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
 from lm_tools_bridge.client_setup.entries import Entry, address_of, flat, upgraded
-from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal
+from lm_tools_bridge.text.jsonc_parser import Dialect
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 ENTRY_NAME: Final = "lm-tools-bridge"
 BOM: Final = b"\xef\xbb\xbf"

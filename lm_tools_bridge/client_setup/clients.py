@@ -9,8 +9,8 @@ from typing import Final
 
 from lm_tools_bridge.client_setup import entries
 from lm_tools_bridge.client_setup.change import FileFormat
-from lm_tools_bridge.client_setup.editing.jsonc_parser import JSON, Dialect
 from lm_tools_bridge.client_setup.entries import MakeEntry
+from lm_tools_bridge.text.jsonc_parser import JSON, Dialect
 
 COMMENTS: Final = Dialect(comments=True)
 RELAXED: Final = Dialect(comments=True, trailing_commas=True)

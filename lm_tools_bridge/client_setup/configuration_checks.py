@@ -14,15 +14,15 @@ from lm_tools_bridge.client_setup.adoption.adoption_files import ProjectFiles
 from lm_tools_bridge.client_setup.adoption.file_formats import ServersFile
 from lm_tools_bridge.client_setup.change import ENTRY_NAME, is_ours
 from lm_tools_bridge.client_setup.cli.context import user_machine
-from lm_tools_bridge.client_setup.clients import Client
-from lm_tools_bridge.client_setup.configured_entries import ClientConfiguration, Configured
+from lm_tools_bridge.client_setup.clients import CLIENTS, Client
+from lm_tools_bridge.client_setup.configured_entries import ClientConfiguration, Configured, configuration_of
 from lm_tools_bridge.client_setup.entries import Entry, upgraded
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.protocol.internal.client_traits import namespace_of
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.disk import claude_approvals
 from manager.disk.claude_approvals import read_approvals
-from manager.status_reading import merged_workspaces
+from manager.status_reading import merged_workspaces, quoted
 
 _FOLDER_HEADER: Final = headers.WORKSPACE_CWD.lower()
 _NOT_REQUIRED: Final = "required = true is missing, so Codex waits for the list of tools for 1 s only"
@@ -191,14 +191,25 @@ def client_servers(situation: Situation) -> Iterator[Finding]:
         row["root"]: row for row in merged_workspaces(situation.status) if isinstance(row.get("root"), str)
     }
     for root, row in roots.items():
-        started = _known_to_start(Path(root), situation.paths.state_dir)
+        connected = _connected(Path(root), situation.port)
+        started = {
+            file: names
+            for file, names in _known_to_start(Path(root), situation.paths.state_dir).items()
+            if file.client in connected
+        }
         if started:
             servers = "; ".join(
-                f"{file.client} starts {', '.join(names)} of {file.path}" for file, names in started.items()
+                f"{file.client} starts {quoted(names)} of {file.path}" for file, names in started.items()
             )
             text = f"{row.get('workspace')} ({root}): {servers}, in addition to the manager"
             hint = f"move them into its workspace.toml: lmtb adopt --cwd {shlex.quote(root)}"
             yield Finding(Level.WARN, "client servers", text, hint)
+
+
+def _connected(root: Path, port: int | None) -> set[str]:
+    """The titles of the clients that have an entry of ours: another one shares nothing with the manager."""
+    machine = user_machine()
+    return {client.title for client in CLIENTS if configuration_of(client, machine, root, port).entries}
 
 
 def _known_to_start(root: Path, state_dir: Path) -> dict[ServersFile, list[str]]:

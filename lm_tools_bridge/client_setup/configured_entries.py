@@ -16,14 +16,15 @@ from urllib.parse import urlsplit
 from lm_tools_bridge.client_setup.adoption.project_entry import leads_to_manager
 from lm_tools_bridge.client_setup.change import ENTRY_NAME, FileFormat, decoded, is_ours, refused, value_at
 from lm_tools_bridge.client_setup.clients import Client, Machine
-from lm_tools_bridge.client_setup.editing import file_access, jsonc_parser
+from lm_tools_bridge.client_setup.editing import file_access
 from lm_tools_bridge.client_setup.editing.file_access import FileState
-from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
 from lm_tools_bridge.client_setup.entries import address_of, flat
-from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal
 from lm_tools_bridge.protocol.internal import client_files
 from lm_tools_bridge.protocol.names import USUAL_PORT
 from lm_tools_bridge.text import placeholders
+from lm_tools_bridge.text.jsonc_parser import Dialect, parse
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 _GEMINI_FILE: Final = "trustedFolders.json"
 _COMMENTS: Final = Dialect(comments=True)
@@ -303,7 +304,7 @@ def _line(text: str, place: Place, name: str) -> int | None:
         key = re.escape(name)
         header = re.search(rf'^\s*\[{place.container[0]}\.(?:{key}|"{key}")\]', text, re.MULTILINE)
         return None if header is None else text.count("\n", 0, header.end()) + 1
-    document = jsonc_parser.parse(text, place.form.dialect)
+    document = parse(text, place.form.dialect)
     node = None if isinstance(document, SyntaxProblem) else document.root
     start = 0
     for step in (*place.container, name):

@@ -37,14 +37,6 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class SyntaxProblem:
-    """Where a text cannot be parsed: the line, counted from 1, and why."""
-
-    line: int | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class FormProblem:
     """A text that is valid, but cannot be changed as wanted; `reason` as in `Refusal`."""
 

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeAlias
 
 from lm_tools_bridge.client_setup.change import BOM, FileFormat, decoded, refused, value_at
 from lm_tools_bridge.client_setup.editing import jsonc_edit, toml_edit
-from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 _Problem: TypeAlias = SyntaxProblem | FormProblem
 _Path: TypeAlias = tuple[str, ...]

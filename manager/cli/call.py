@@ -20,7 +20,7 @@ from lm_tools_bridge.text.form_fields import Field, InvalidLine, fields
 from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli import completion
-from manager.cli.output.manager_access import current_folder, explained, mcp_address, user_paths
+from manager.cli.output.manager_access import current_folder, explained, mcp_address, unmatched, user_paths
 from manager.client import McpAnswer, McpClient
 
 CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
@@ -93,6 +93,7 @@ def _read_line(prompt: str) -> str:
 
 # A tool that asks more often asks in a circle.
 MAX_ROUNDS: Final = 10
+_EXAMPLE: Final = """In single quotes for the shell, such as: lmtb call lm_findFiles '{"query": "*.py"}'"""
 ANSWER_STEP: Final = (
     "run this command at a terminal, without --json, or call the tool from a client that supports elicitation"
 )
@@ -146,11 +147,12 @@ def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dic
     """The result of the call. At a terminal, the tool's input requests are answered there."""
     capabilities = CAPABILITIES if _can_ask() else None
     own = own_headers(user_paths().runtime_dir)
-    client = McpClient(mcp_address(), current_folder(cwd), __version__, capabilities, own_headers=own)
+    folder = current_folder(cwd)
+    client = McpClient(mcp_address(), folder, __version__, capabilities, own_headers=own)
     params: dict[str, object] = {"name": name, "arguments": arguments}
     answers: dict[str, object] = {}
     for _ in range(MAX_ROUNDS):
-        result = _result(_ask(client, "tools/call", {**params, **answers}))
+        result = _result(_ask(client, "tools/call", {**params, **answers}), folder)
         if result.get("resultType", "complete") != "input_required":
             return result
         if not _can_ask():
@@ -189,7 +191,7 @@ def _ask(client: McpClient, method: str, params: Mapping[str, object]) -> McpAns
         return client.request(method, params)
 
 
-def _result(answer: McpAnswer) -> dict[str, Any]:
+def _result(answer: McpAnswer, folder: str) -> dict[str, Any]:
     if "error" in answer.message:
         error = answer.message["error"]
         data = error.get("data")
@@ -197,6 +199,8 @@ def _result(answer: McpAnswer) -> dict[str, Any]:
         if error.get("code") == MISSING_CAPABILITY:
             text = "the tool asks for input, and this command has no terminal or cannot give such input"
             raise Failure(text, ANSWER_STEP, reason="input_required")
+        if data.get("reason") == Reason.WORKSPACE_NOT_MATCHED.word:
+            raise unmatched(folder)
         raise Failure(
             str(error.get("message", "error")).partition(" Next step: ")[0].removesuffix("."),
             str(data.get("nextStep") or "list the tools with: lmtb tools"),
@@ -216,9 +220,12 @@ def _parse(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"the arguments are not valid JSON: {error}") from error
+        from lm_tools_bridge.text.jsonc_parser import json_problem
+
+        problem = json_problem(text).sentence()
+        raise click.UsageError(f"the arguments are not JSON; {problem}. {_EXAMPLE}") from error
     if not isinstance(value, dict):
-        raise click.UsageError('the arguments must be a JSON object, such as {"query": "*.py"}')
+        raise click.UsageError(f"the arguments must be a JSON object. {_EXAMPLE}")
     return value
 
 

@@ -6,6 +6,7 @@ line options. A test checks `docs/configuration.md` against this model.
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Callable, Mapping
@@ -286,8 +287,15 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
             for name, value in tomllib.loads(content.decode("utf-8-sig")).items()
             if name != _OF_THE_AGENT
         }
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigurationError(f"{config_file} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{config_file} is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        from lm_tools_bridge.text.syntax_problems import toml_problem  # noqa: PLC0415  only for broken files
+
+        problem = toml_problem(error, content.decode("utf-8-sig"))
+        raise ConfigurationError(f"{config_file}, {problem.sentence()}") from error
+    except OSError as error:
+        raise ConfigurationError(f"{config_file} cannot be read: {error.strerror}") from error
     for name in FIELDS:
         variable = ENV_PREFIX + name.upper()
         if variable in environ:
@@ -332,10 +340,29 @@ def _check_value(name: str, value: Any) -> Any:
     words = get_args(get_args(FIELDS[name].type)[0])
     if words and value not in words:
         raise ValueError(f"must be one of {', '.join(words)}{did_you_mean(str(value), words)}")
-    converted = msgspec.convert(value, FIELDS[name].type, strict=False)
+    try:
+        converted = msgspec.convert(value, FIELDS[name].type, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(_needed(name, str(error))) from None
     if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError("is no finite number")
     return converted
+
+
+def _needed(name: str, mistake: str) -> str:
+    """What a setting needs, for a value that does not fit."""
+    field = FIELDS[name]
+    kind, bounds = get_args(field.type)
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(kind)
+    if words is None or not mistake.startswith("Expected"):
+        return mistake
+    limits = [
+        f"{word} {bound:g}"
+        for word, bound in (("at least", bounds.ge), ("at most", bounds.le))
+        if bound is not None
+    ]
+    between = f" of {' and '.join(limits)}" if limits else ""
+    return f"must be {words}{between}, such as {json.dumps(field.default)}"
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:

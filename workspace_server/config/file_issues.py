@@ -42,9 +42,10 @@ class FileIssues:
 
     def unreadable(self, problem: ConfigFileError) -> None:
         """Add the issue of a file that cannot be read."""
-        line = "" if problem.line is None else f", line {problem.line}"
-        message = f"{self.file}{line}: {problem.reason}; its last valid content stays in force"
-        issue = Issue("error", CATEGORY, "CONFIG_UNREADABLE", message, details=f"{self.file}{line}")
+        place = f"{self.file}{problem.place}"
+        effect = "its last valid content stays in force" if self.content else "nothing of it is used"
+        message = f"{place}: {problem.reason}; {effect}"
+        issue = Issue("error", CATEGORY, "CONFIG_UNREADABLE", message, details=place)
         self.issues.append(issue)
 
     def _add(self, level: Level, code: str, message: str, entry: str | None, key: str | None) -> None:

@@ -137,9 +137,10 @@ def _document(path: Path, content: bytes | None) -> Mapping[str, Any]:
     try:
         document = {} if content is None else msgspec.json.decode(content)
     except (ValueError, RecursionError):
-        raise ProviderConfigError(
-            f"{path} is not valid JSON; correct it (the file was not changed)"
-        ) from None
+        from lm_tools_bridge.text.jsonc_parser import json_problem  # noqa: PLC0415  only for broken files
+
+        problem = json_problem((content or b"").decode(errors="replace"))
+        raise ProviderConfigError(f"{path}, {problem.sentence()} (the file was not changed)") from None
     if not isinstance(document, dict) or not isinstance(document.get("providers", []), list):
         raise ProviderConfigError(f'{path} is not a JSON object with an array "providers"; correct it')
     return document

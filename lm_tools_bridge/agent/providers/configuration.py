@@ -206,7 +206,10 @@ def _entries(path: Path, content: bytes | None, problems: list[str]) -> list[Fil
     try:
         document = msgspec.json.decode(content) if content is not None else {}
     except (msgspec.DecodeError, RecursionError):
-        problems.append(f"{path} is not valid JSON; correct it")
+        from lm_tools_bridge.text.jsonc_parser import json_problem  # noqa: PLC0415  only for broken files
+
+        problem = json_problem((content or b"").decode(errors="replace"))
+        problems.append(f"{path}, {problem.sentence()}")
         return []
     entries = document.get("providers", []) if isinstance(document, dict) else None
     if not isinstance(entries, list):

@@ -132,7 +132,8 @@ class AdoptionFiles(ABC):
         except (OSError, UnsafePathError) as error:
             return Refusal("no_undo", f"the undo record cannot be read: {error}", "edit the files by hand")
         if not changes:
-            return Refusal("no_undo", f"nothing to undo in {self.root}", "look at the files, or at git diff")
+            text = f"nothing was moved in {self.root}, or it was put back already"
+            return Refusal("no_undo", text, "see what could be moved: lmtb adopt --dry-run")
         steps = changes if whole else changes[-1:]
         states: dict[Path, FileState] = {}
         files: dict[Path, Planned] = {}

@@ -11,10 +11,11 @@ from typing import Any, Final
 from lm_tools_bridge.client_setup.adoption.file_formats import PROJECT_FILES, ServersFile
 from lm_tools_bridge.client_setup.adoption.project_entry import TomlEntry, Untranslatable, translate
 from lm_tools_bridge.client_setup.change import BOM, Change, decoded, refused, value_at
-from lm_tools_bridge.client_setup.editing import jsonc_edit, jsonc_parser, toml_edit
-from lm_tools_bridge.client_setup.editing.jsonc_parser import Node
-from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal, SyntaxProblem
+from lm_tools_bridge.client_setup.editing import jsonc_edit, toml_edit
+from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal
 from lm_tools_bridge.protocol.internal.client_traits import namespace_of
+from lm_tools_bridge.text.jsonc_parser import Node, parse
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
 USER_FILE: Final = "workspace.toml"
@@ -213,7 +214,7 @@ def _comments(text: str, without: str, server: Server) -> Iterator[str]:
     if server.file.dialect is None:
         yield from (toml_edit.comments(text) - toml_edit.comments(without)).elements()
         return
-    document = jsonc_parser.parse(text, server.file.dialect)
+    document = parse(text, server.file.dialect)
     if isinstance(document, SyntaxProblem):
         return
     node: Node | None = document.root

@@ -15,8 +15,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from lm_tools_bridge.client_setup.change import FileFormat
-from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
 from lm_tools_bridge.protocol.internal import client_files
+from lm_tools_bridge.text.jsonc_parser import Dialect
 from lm_tools_bridge.text.placeholders import (
     DOLLAR,
     find_editor_placeholder,

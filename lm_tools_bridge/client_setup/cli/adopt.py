@@ -25,10 +25,10 @@ from lm_tools_bridge.client_setup.change import FileFormat, decoded, value_at
 from lm_tools_bridge.client_setup.cli.context import user_machine
 from lm_tools_bridge.client_setup.clients import CLIENTS
 from lm_tools_bridge.client_setup.configured_entries import configuration_of
-from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.workbench import Planned
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.text.jsonc_parser import Dialect
 from manager.cli.output.file_changes import diff_lines, short, show_diff
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option

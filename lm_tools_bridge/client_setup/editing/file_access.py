@@ -156,13 +156,17 @@ def writable(state: FileState) -> Refusal | None:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     if not folder.is_dir() or not _may_write(folder):
-        text = f"the folder {folder} is read-only"
-        return Refusal("read_only", text, f"make it writable: chmod u+w {folder}")
+        return Refusal("read_only", f"the folder {folder} is read-only", _write_step(folder))
     if state.content is not None and not _may_write(state.target):
-        return Refusal(
-            "read_only", f"{state.path} is read-only", f"make it writable: chmod u+w {state.target}"
-        )
+        return Refusal("read_only", f"{state.path} is read-only", _write_step(state.target))
     return None
+
+
+def _write_step(path: Path) -> str:
+    """What makes a path writable: no mode helps on a file system that is mounted to be read only."""
+    if hasattr(os, "ST_RDONLY") and os.statvfs(path).f_flag & os.ST_RDONLY:
+        return "its file system is mounted read-only; set HOME to a folder on another one"
+    return f"make it writable: chmod u+w {shlex.quote(str(path))}"
 
 
 def _may_write(path: Path) -> bool:

@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.client_setup.editing.jsonc_parser import JSON, Dialect, Document, Member, Node, parse
-from lm_tools_bridge.client_setup.refusals import FormProblem, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem
+from lm_tools_bridge.text.jsonc_parser import JSON, Dialect, Document, Member, Node, parse
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 Problem = SyntaxProblem | FormProblem
 _BY_HAND: Final = FormProblem("unsupported_form", "is written in a form that cannot be changed safely")

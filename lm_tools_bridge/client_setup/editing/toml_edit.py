@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.client_setup.refusals import FormProblem, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem, toml_problem
 from lm_tools_bridge.text.toml_text import check_editable, parse_toml
 
 Problem = SyntaxProblem | FormProblem
 _HEADER: Final = re.compile(r"[ \t]*\[")
-_LINE: Final = re.compile(r"line (\d+)")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _BY_HAND: Final = FormProblem("unsupported_form", "is written in a form that cannot be changed safely")
 
@@ -87,8 +87,7 @@ def _parsed(text: str) -> Any | SyntaxProblem:
     try:
         return parse_toml(text)
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, or a number of too many digits
-        match = _LINE.search(str(error))
-        return SyntaxProblem(int(match[1]) if match else None, str(error).partition(" (at ")[0])
+        return toml_problem(error, text)
 
 
 def _appended(

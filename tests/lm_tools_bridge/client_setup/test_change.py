@@ -18,8 +18,8 @@ from lm_tools_bridge.client_setup.change import (
     removal,
     state_of,
 )
-from lm_tools_bridge.client_setup.editing.jsonc_parser import JSON, Dialect
 from lm_tools_bridge.client_setup.refusals import Refusal
+from lm_tools_bridge.text.jsonc_parser import JSON, Dialect
 
 STRICT = FileFormat("mcpServers", JSON)
 RELAXED = FileFormat("mcpServers", Dialect(comments=True, trailing_commas=True))

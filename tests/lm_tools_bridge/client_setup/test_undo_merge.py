@@ -7,9 +7,9 @@ import json
 import pytest
 
 from lm_tools_bridge.client_setup.change import BOM, FileFormat
-from lm_tools_bridge.client_setup.editing.jsonc_parser import JSON, Dialect
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.undo_merge import undone
+from lm_tools_bridge.text.jsonc_parser import JSON, Dialect
 
 _COMMENTS = FileFormat("servers", Dialect(comments=True, trailing_commas=True))
 _JSON = FileFormat("mcpServers", JSON)

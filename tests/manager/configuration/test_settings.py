@@ -154,10 +154,25 @@ def test_other_programs_variables_are_none_of_our_business(
     assert load(config).http_port == 47100
 
 
-@pytest.mark.parametrize("content", [b"http_port = ", b"\xff\xfe", b"[a\n"])
-def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "mistake"),
+    [
+        (b"http_port = ", ", line 1"),
+        (b"\xff\xfe", " is not UTF-8"),
+        (b"x = 1\n[a\n", """, line 2, column 3: a "]" is missing at the end of the table's name"""),
+    ],
+)
+def test_a_file_that_is_no_toml_is_named_with_the_mistake(config: Path, content: bytes, mistake: str) -> None:
     config.write_bytes(content)
-    assert complaint(config).startswith(f"{config} cannot be read: ")
+    assert complaint(config).startswith(f"{config}{mistake}")
+
+
+def test_a_value_that_does_not_fit_is_told_with_what_does(config: Path) -> None:
+    config.write_text('http_port = "abc"\nkeep_alive_s = "long"\n')
+    assert complaint(config) == (
+        f"http_port ({config}, line 1): must be a whole number of at least 0 and at most 65535, such as 47100; "
+        f"keep_alive_s ({config}, line 2): must be a number, such as 75"
+    )
 
 
 @pytest.mark.parametrize(

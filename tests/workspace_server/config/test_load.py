@@ -84,8 +84,8 @@ def test_every_change_is_seen_at_the_next_refresh(home: ConfigHome) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a." * 400_000 + "a = 1", "line 1: a key has more than 16 parts"),
-        ("[tools]\n[" + "a." * 400_000 + "a]", "line 2: a key has more than 16 parts"),
+        ("a." * 400_000 + "a = 1", "line 1, column 1: a name has more than 16 parts"),
+        ("[tools]\n[" + "a." * 400_000 + "a]", "line 2, column 1: a name has more than 16 parts"),
         ("[scripts]\ntools_path = [" + '"x",' * 200_000 + "]", "50 folders"),
         ('[scripts]\ntools_path = ["' + "x/" * 400_000 + '"]', "1024 characters"),
         ("".join(f"k{number} = 1\n" for number in range(50_000)), "and 49990 more; it is ignored"),
@@ -155,7 +155,7 @@ def test_an_invalid_file_keeps_its_last_valid_content(
     assert [one.namespace for one in found.stdio] == ["a"]
     (issue,) = found.issues
     assert (issue.level, issue.category, issue.code) == ("error", "config", "CONFIG_UNREADABLE")
-    assert issue.message.startswith(f"{name}, line {line}: ")
+    assert issue.message.startswith(f"{name}, line {line}, column ")
     assert home.current() is found
     home.put(name, good)
     assert home.current().issues == ()
@@ -257,7 +257,7 @@ def test_an_invalid_approval_permits_nothing(home: ConfigHome) -> None:
     found = home.current()
     assert found.approvals == {"rm": "deny", "ls": "deny"}
     assert [issue.level for issue in found.issues] == ["error", "error"]
-    assert "workspace.toml, line 2: " in found.issues[0].message
+    assert "workspace.toml, line 2" in found.issues[0].message
     assert "did you mean deny?; until it is corrected, calls are denied" in found.issues[0].message
 
 
@@ -277,7 +277,7 @@ def test_an_invalid_rule_hides_the_tools_that_it_names(
         return
     (issue,) = found.issues
     assert (issue.level, issue.code) == ("error", "CONFIG_INVALID_VALUE")
-    assert "workspace.toml, line 3: " in issue.message
+    assert "workspace.toml, line 3" in issue.message
     assert "until it is corrected, it hides greet, up__run" in issue.message
     assert (f"did you mean tools.{key}?" in issue.message) is is_misspelt
 

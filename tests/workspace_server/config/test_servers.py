@@ -298,7 +298,7 @@ def test_a_placeholder_without_a_value_keeps_its_server_from_starting(
     (issue,) = found.issues
     assert (issue.level, issue.code) == ("error", "CONFIG_UNRESOLVED_VARIABLE")
     assert issue.message.startswith(f'{file}, entry "bad", line 1: {name} has no value')
-    assert ('"export NOPE=…"' in issue.message) is (name == "NOPE")
+    assert ('"env_file"' in issue.message) is (name == "NOPE")
 
 
 def test_values_are_not_expanded_again(home: ConfigHome) -> None:

@@ -150,7 +150,11 @@ def skip(reason: ConfigValueError, raw: Mapping[str, Any], context: EntryContext
 
 def how_to_set(variable: str) -> str:
     """How the user sets an environment variable for servers, with the line to add."""
-    return f'add the line "export {display_name(variable)}=…" to ~/.profile and run lmtb stop'
+    name = display_name(variable)
+    return (
+        f'write {name}=… into a file outside of git and name that file as "env_file" of the entry; or export'
+        f" {name} where your login shell reads it, and run: lmtb restart --servers"
+    )
 
 
 def warn_unknown_keys(

@@ -12,16 +12,25 @@ _STRING: Final = r'("(?:\\.|[^"\\])*+"?)'
 _COMMENT: Final = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 _NOT_NEWLINE: Final = re.compile(r"[^\n]")
-_OFFSET: Final = re.compile(r"\(byte (\d+)\)")
 
 
 class ConfigFileError(Exception):
-    """A file cannot be read or parsed. `line` counts from 1; None if it is not known."""
+    """A file cannot be read or parsed. `line` and `column` count from 1; None if they are not known."""
 
-    def __init__(self, reason: str, line: int | None = None) -> None:
+    def __init__(self, reason: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.line = line
+        self.column = column
+
+    @property
+    def place(self) -> str:
+        """Line and column, to be appended to the name of the file."""
+        return "".join(
+            f", {word} {number}"
+            for word, number in (("line", self.line), ("column", self.column))
+            if number is not None
+        )
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
@@ -39,8 +48,8 @@ def parse_object(data: bytes) -> dict[str, Any]:
     raw = bare.encode()
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _broken(raw, error) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise _broken(text) from None
     if not isinstance(value, dict):
         raise ConfigFileError("it must be an object")
     return value
@@ -58,10 +67,8 @@ def decode(data: bytes) -> str:
         raise ConfigFileError("it is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
 
 
-def _broken(raw: bytes, error: Exception) -> ConfigFileError:
-    if isinstance(error, RecursionError):
-        return ConfigFileError("it is nested too deeply")
-    match = _OFFSET.search(str(error))
-    if match is None:  # it ends too early
-        return ConfigFileError("it is not valid JSON", raw.rstrip().count(b"\n") + 1)
-    return ConfigFileError("it is not valid JSON", raw.count(b"\n", 0, int(match[1])) + 1)
+def _broken(text: str) -> ConfigFileError:
+    from lm_tools_bridge.text.jsonc_parser import json_problem  # noqa: PLC0415  only for broken files
+
+    problem = json_problem(text, comments=True)
+    return ConfigFileError(problem.text, problem.line, problem.column)

@@ -94,7 +94,11 @@ def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: ProjectFi
 
 def _command(entry: Mapping[str, Any]) -> list[str]:
     command, arguments = entry.get("command"), entry.get("args") or []
-    if not isinstance(command, str) or not command.strip():
+    if isinstance(command, list):
+        raise ConfigValueError('"command" must be a text; arguments belong under "args"')
+    if command is not None and not isinstance(command, str):
+        raise ConfigValueError('"command" must be a text')
+    if command is None or not command.strip():
         raise ConfigValueError('"command" is missing')
     if not isinstance(arguments, list) or not all(
         isinstance(argument, str | int | float) for argument in arguments

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.text import placeholders
 from lm_tools_bridge.text.placeholders import UnresolvedPlaceholderError
-from lm_tools_bridge.text.toml_text import LongKeyError, parse_toml
+from lm_tools_bridge.text.toml_text import parse_toml
 from workspace_server.config import settings
 from workspace_server.config.feature_settings import FileTables, read_enabled
 from workspace_server.config.file_issues import display_name, display_names
@@ -76,7 +75,6 @@ MAX_FOLDERS: Final = 50
 """Folders of scripts or libraries that a workspace can name; each is looked through with every request."""
 # Characters: longer than a path that a person writes, and short enough for an issue to show it.
 MAX_PATH: Final = 1024
-_LINE: Final = re.compile(r"at line (\d+)")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _SERVERS: Final[Mapping[str, Kind]] = {"stdio_servers": "stdio", "remote_servers": "remote"}
 _TOP_SETTINGS: Final = ("useWorkspaceSettings", "debug")
@@ -106,17 +104,14 @@ def parse(data: bytes) -> Mapping[str, Any]:
     Raises:
         ConfigFileError: the file is not valid TOML.
     """
+    text = decode(data)
     try:
-        return parse_toml(decode(data))
-    except LongKeyError as error:
-        raise ConfigFileError(error.reason, error.line) from None
-    except tomllib.TOMLDecodeError as error:
-        line = _LINE.search(str(error))
-        raise ConfigFileError("it is not valid TOML", int(line[1]) if line is not None else None) from None
-    except RecursionError:
-        raise ConfigFileError("it is nested too deeply") from None
-    except ValueError:  # an integer of more digits than Python reads
-        raise ConfigFileError("it contains a number that is too long") from None
+        return parse_toml(text)
+    except (ValueError, RecursionError) as error:
+        from lm_tools_bridge.text.syntax_problems import toml_problem  # noqa: PLC0415  only for broken files
+
+        problem = toml_problem(error, text)
+        raise ConfigFileError(problem.text, problem.line, problem.column) from None
 
 
 def read(document: Mapping[str, Any], context: EntryContext) -> TomlContents:

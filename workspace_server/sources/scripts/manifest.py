@@ -92,9 +92,8 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
         of_workspace: whether the tool comes with a project; then it may not set all environment variables.
     """
     # most workspaces have no script tools
-    import tomllib
-
-    from lm_tools_bridge.text.toml_text import LongKeyError, parse_toml
+    from lm_tools_bridge.text.syntax_problems import toml_problem
+    from lm_tools_bridge.text.toml_text import parse_toml
 
     if len(content) > MAX_MANIFEST_BYTES:
         return InvalidManifest(f"tool.toml is larger than {MAX_MANIFEST_BYTES >> 10} KiB")
@@ -102,14 +101,8 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
         table = parse_toml(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return InvalidManifest("tool.toml is not UTF-8")
-    except LongKeyError as error:
-        return InvalidManifest(f"in tool.toml {error.reason} (at line {error.line})")
-    except tomllib.TOMLDecodeError as error:
-        return InvalidManifest(f"tool.toml is not valid TOML{_position(error)}")
-    except RecursionError:
-        return InvalidManifest("tool.toml is nested too deep")
-    except ValueError:  # an integer with more digits than Python converts
-        return InvalidManifest("tool.toml contains a number that is too long")
+    except (ValueError, RecursionError) as error:
+        return InvalidManifest(f"tool.toml, {toml_problem(error).sentence()}")
     try:
         manifest = _manifest(table, folder_name, of_workspace)
     except ManifestError as bad:
@@ -118,12 +111,6 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
         return manifest
     first_keys = manifest.unknown[:MAX_UNKNOWN]
     return replace(manifest, unknown=tuple(unknown(key, content, _KEYS) for key in first_keys))
-
-
-def _position(error: ValueError) -> str:
-    """The position in the parser's message, without the text that it quotes from the file."""
-    where = re.search(r"\((at .*)\)$", str(error))
-    return f" ({where[1]})" if where else ""
 
 
 def _manifest(table: dict[str, Any], folder_name: str, of_workspace: bool) -> Manifest:

@@ -129,7 +129,7 @@ def test_the_agents_own_settings_take_the_place_of_the_users_file(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [("{", "is not valid JSON; correct it"), ("[]", 'is not a JSON object with an array "providers"; correct it'), ('{"providers": 3}', 'an array "providers"')],
+    [("{", "providers.json, line 1, column 2: the text ends too early"), ("[]", 'is not a JSON object with an array "providers"; correct it'), ('{"providers": 3}', 'an array "providers"')],
 )  # fmt: skip
 def test_a_wrong_file_is_told_and_the_rest_counts(tmp_path: Path, content: str, problem: str) -> None:
     (tmp_path / "providers.json").write_text(content)

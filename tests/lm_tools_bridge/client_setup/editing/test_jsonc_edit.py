@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_tools_bridge.client_setup.editing.jsonc_edit import value_at, with_member, without_member
-from lm_tools_bridge.client_setup.editing.jsonc_parser import Dialect, Document, parse
-from lm_tools_bridge.client_setup.refusals import FormProblem, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem
+from lm_tools_bridge.text.jsonc_parser import Dialect, Document, parse
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 RELAXED = Dialect(comments=True, trailing_commas=True)
 PATH = ("servers", "ours")

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_tools_bridge.client_setup.editing.toml_edit import value_at, with_table, without_table
-from lm_tools_bridge.client_setup.refusals import FormProblem, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 PATH = ("mcp_servers", "our-server")
 ENTRY = {"url": "http://x", "headers": {"A b": "P"}, "required": True, "wait": 45}

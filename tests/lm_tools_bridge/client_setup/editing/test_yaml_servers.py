@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from lm_tools_bridge.client_setup.editing.yaml_servers import value_at, with_server, without_server
-from lm_tools_bridge.client_setup.refusals import FormProblem, SyntaxProblem
+from lm_tools_bridge.client_setup.refusals import FormProblem
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 FILE = """\
 # mine

@@ -122,8 +122,8 @@ def test_unknown_keys_are_noted_and_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("description = ", "TOML"),
-        ("\xff", "TOML"),
+        ("description = ", "tool.toml, line 1"),
+        ("\xff", "tool.toml, line 1, column 1"),
         ('script = "s.py"', "description is missing"),
         ('description = "d"', "script is missing"),
         ('description = " \\n "\nscript = "s.py"', "description"),
@@ -180,7 +180,7 @@ def test_unknown_keys_are_noted_and_change_nothing() -> None:
                 ('[parameters.p]\ntype = "int"\nenum = [1]\ndefault = 2', "default"),
                 ('[[parameters]]\nname = "p"\ntype = "int"\n[[parameters]]\nname = "p"\ntype = "int"', "twice"),
                 ('[[parameters]]\nname = "p"\ntype = "int"\n[parameters.q]\ntype = "int"', "in one file"),
-                ('[parameters.q]\ntype = "int"\n[[parameters]]\nname = "p"\ntype = "int"', "TOML"),
+                ('[parameters.q]\ntype = "int"\n[[parameters]]\nname = "p"\ntype = "int"', "tool.toml, line 5, column 13"),
             ]
         ),
     ],
@@ -204,7 +204,9 @@ def test_a_file_that_is_not_utf_8_is_refused() -> None:
 def test_a_huge_or_deeply_nested_file_is_refused() -> None:
     assert "larger" in reason("#" * (MAX_MANIFEST_BYTES + 1))
     assert "nested" in reason(LEAST + "x = " + "[" * 50_000)
-    assert "more than 16 parts (at line 3)" in reason(LEAST + "x." * 20_000 + "x = 1")
+    assert "tool.toml, line 3, column 1: a name has more than 16 parts" in reason(
+        LEAST + "x." * 20_000 + "x = 1"
+    )
 
 
 @pytest.mark.parametrize("name", ["PATH", "PYTHONPATH", "NODE_OPTIONS", "LD_PRELOAD", "DYLD_X", "GIT_SSH"])

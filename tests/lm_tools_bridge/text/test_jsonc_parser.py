@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lm_tools_bridge.client_setup.editing.jsonc_parser import (
+from lm_tools_bridge.text.jsonc_parser import (
     JSON,
     MAX_DEPTH,
     Dialect,
@@ -17,7 +17,7 @@ from lm_tools_bridge.client_setup.editing.jsonc_parser import (
     Node,
     parse,
 )
-from lm_tools_bridge.client_setup.refusals import SyntaxProblem
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 COMMENTS = Dialect(comments=True)
 RELAXED = Dialect(comments=True, trailing_commas=True)

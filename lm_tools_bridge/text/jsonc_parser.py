@@ -12,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from lm_tools_bridge.client_setup.refusals import SyntaxProblem
+from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 MAX_DEPTH: Final = 100
 """The parser calls itself for each level: 250 objects in each other are more than Python's stack holds
 (measured), of which callers need a part. Files of clients have about six levels."""
+MAX_EXPLAINED: Final = 256 * 1024
+"""Characters of a text whose mistake is explained: a million would take about a second."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MAX_NUMBER: Final = 400
 """Letters of a number: the largest double has 309 digits, and Python needs quadratic time to read longer
@@ -87,7 +89,21 @@ def parse(text: str, dialect: Dialect = JSON) -> Document | SyntaxProblem:
     try:
         return parser.document()
     except _Broken as broken:
-        return SyntaxProblem(text.count("\n", 0, broken.at) + 1, str(broken))
+        column = broken.at - text.rfind("\n", 0, broken.at)
+        return SyntaxProblem(text.count("\n", 0, broken.at) + 1, str(broken), column)
+
+
+def json_problem(text: str, *, comments: bool = False) -> SyntaxProblem:
+    """What is wrong with a text that another parser refused.
+
+    Args:
+        text: without a byte order mark.
+        comments: whether that parser accepts comments and trailing commas.
+    """
+    if len(text) > MAX_EXPLAINED:
+        return SyntaxProblem(None, "it is not valid JSON")
+    document = parse(text, Dialect(comments=comments, trailing_commas=comments))
+    return document if isinstance(document, SyntaxProblem) else SyntaxProblem(None, "it is not valid JSON")
 
 
 @dataclass(slots=True)
@@ -117,7 +133,7 @@ class _Parser:
             if comment is None:
                 raise _Broken(self.at, "a comment does not end, or a / is out of place")
             if not self.dialect.comments:
-                raise _Broken(self.at, "this client does not accept comments here")
+                raise _Broken(self.at, "comments are not accepted here")
             self.comments.append(comment.span())
             self.at = comment.end()
 
@@ -209,4 +225,6 @@ class _Parser:
         return json.loads(match[0])
 
     def _unexpected(self, text: str) -> _Broken:
-        return _Broken(self.at, text if self.at < len(self.text) else "the text ends too early")
+        if self.at < len(self.text):
+            return _Broken(self.at, text)
+        return _Broken(len(self.text.rstrip()), "the text ends too early")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from lm_tools_bridge.protocol.internal.client_traits import OwnServers
-from lm_tools_bridge.protocol.internal.source_states import BROKEN, DOWN
+from lm_tools_bridge.protocol.internal.source_states import BROKEN, DOWN, STATES
 from lm_tools_bridge.text.missing_variables import passing_on
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.text.text_tokens import text_tokens
@@ -75,8 +75,8 @@ def pending(answer: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def issue_text(issue: Mapping[str, Any]) -> str:
     """An issue as a sentence."""
-    details = issue.get("details")
-    return f"{issue.get('message')} ({details})" if details else f"{issue.get('message')}"
+    message, details = str(issue.get("message")), issue.get("details")
+    return f"{message} ({details})" if details and str(details) not in message else message
 
 
 def first_sentence(description: object) -> str:
@@ -235,9 +235,20 @@ def running_twice(status: Mapping[str, Any]) -> Iterator[str]:
             if names:
                 project = projects.get(workspace, workspace)
                 yield (
-                    f"{project}: {title} starts {', '.join(names)} of {own.file} itself, so they"
+                    f"{project}: {title} starts {quoted(names)} of {own.file} itself, so they"
                     " run twice; move them with: lmtb adopt"
                 )
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names in a sentence: without quotes a server named `files` reads like a word of it."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def state_words(state: object) -> str:
+    """What the state of a source means, after its name; the state itself if another version sent it."""
+    meaning = STATES.get(str(state))
+    return f"is {state}" if meaning is None else meaning.words
 
 
 def clients_starting(status: Mapping[str, Any], workspace: str, file: str, namespace: str) -> list[str]:
@@ -297,7 +308,9 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
     sources.sort(key=lambda source: source.get("state") not in BROKEN)
     here = f"--cwd {shlex.quote(str(server.get('root')))}"
     for source in sources:
-        text = f"{source.get('id')} is {source['state']}: {source.get('error') or 'unknown cause'}"
+        text = (
+            f'"{source.get("id")}" {state_words(source["state"])}: {source.get("error") or "unknown cause"}'
+        )
         step = source_step(source, str(server.get("root")))
         yield SourceProblem(source["state"] in BROKEN, text, step, str(source.get("id")))
     for issue in objects(server, "issues"):
@@ -320,10 +333,10 @@ def shell_hint(source: Mapping[str, Any], shell: Mapping[str, str]) -> str | Non
     names = [name for name in lacking if name in shell] if isinstance(lacking, list) else []
     if not names or source.get("state") not in DOWN:
         return None
-    lines = " and ".join(f'"export {name}=…"' for name in names)
     return (
-        f"{source.get('id')} asked for {', '.join(names)}, which this shell has and the manager has not: "
-        f"add {lines} to ~/.profile, run lmtb stop, and add to its entry: {passing_on(names)}"
+        f'"{source.get("id")}" asked for {", ".join(names)}, which this shell has and the manager has not:'
+        f" export it where your login shell reads it, add to its entry {passing_on(names)},"
+        " and run: lmtb restart --servers"
     )
 
 

@@ -29,7 +29,7 @@ _STATES: Final[Mapping[str, tuple[str, int | None]]] = {
     "backoff": ("", BACKOFF_MS),
     "crash_looping": ("", LOOPING_MS),
     "auth_required": (
-        f"{_ASK} set a valid token, or to run lmtb servers login; a retry alone does not help",
+        f"{_ASK} set a valid token, or to sign in (lmtb doctor says which); a retry does not help",
         None,
     ),
     "failed": (

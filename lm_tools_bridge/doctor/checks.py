@@ -168,7 +168,7 @@ def _port_cure(paths: Paths) -> str:
     except (NoManager, ManagerFault, ControlRefusal):
         status = {}
     if status.get("startedBy") != "service":
-        return "start it again: lmtb stop; lmtb up"
+        return "start it with that port: lmtb stop && lmtb up"
     if "LMTB_HTTP_PORT" in os.environ:
         return (
             "the service does not get LMTB_HTTP_PORT of this shell: unset it, or set http_port in config.toml"
@@ -210,12 +210,8 @@ def _ephemeral(port: int) -> Iterator[Finding]:
     except (OSError, ValueError):
         return
     if first <= port <= last and not _is_listed(port, reserved):
-        hint = (
-            f"harmless; to never wait for the port, use the systemd socket unit, or as root: sysctl"
-            f" net.ipv4.ip_local_reserved_ports={port}"
-        )
-        text = f"{port} is also used for outgoing connections ({first}-{last})"
-        yield Finding(Level.OK, "ephemeral ports", text, hint)
+        text = f"{port} is also used for outgoing connections ({first}-{last}), which is harmless"
+        yield Finding(Level.OK, "ephemeral ports", text)
 
 
 def _is_listed(port: int, ranges: str) -> bool:

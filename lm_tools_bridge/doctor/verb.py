@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +14,9 @@ from manager import exit_codes
 from manager.cli import workspace_command
 from manager.cli.output.findings import Level, shown
 from manager.cli.output.manager_access import user_paths
+
+_ORDER: Final = (Level.FAIL, Level.WARN, Level.OK)
+"""Worst first: nobody has to look for a failure between lines that are well."""
 
 
 @click.group(cls=SubVerbs, invoke_without_command=True)
@@ -26,11 +30,10 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    findings = []
     with waiting("checking") as tell:
-        for finding in all_findings(user_paths(), tell):
-            findings.append(finding)
-            say(*shown(finding))
+        findings = sorted(all_findings(user_paths(), tell), key=lambda finding: _ORDER.index(finding.level))
+    for finding in findings:
+        say(*shown(finding))
     failed = [item for item in findings if item.level is Level.FAIL]
     if as_json:
         checks = [item.as_json() for item in findings]

@@ -108,7 +108,7 @@ def unexpanded_variables(situation: Situation) -> Iterator[Finding]:
                 "clients",
                 f"{name}: {text}, so that does not say where it works",
                 "lmtb client list names the entries; the page of the client says what it expands: "
-                f"{page('clients')}",
+                f"{page('clients/setup.md')}",
             )
 
 

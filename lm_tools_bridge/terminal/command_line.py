@@ -71,7 +71,27 @@ class Failure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it for people."""
         first, *more = self.message.split("\n")
-        show(Note(first, Tone.BAD), *more, f"Next step: {self.next_step}", err=True)
+        show(Note(first, Tone.BAD), *more, f"Next step: {to_the_user(self.next_step)}", err=True)
+
+
+_ASKED: Final = (
+    ("ask the user whether", "decide whether"),
+    ("ask the user what to do instead", "do something else"),
+    ("ask the user to allow", "allow"),
+    ("ask the user to ", ""),
+    ("the user runs", "run"),
+    (" and to run", ", then run"),
+    (" or to run", " or run"),
+    (", or to ", ", or "),
+)
+
+
+def to_the_user(step: str) -> str:
+    """A next step that was written for a model, as its user reads it: it is the user that is asked."""
+    if "ask the user" in step:
+        for words, instead in _ASKED:
+            step = step.replace(words, instead)
+    return step
 
 
 class SubVerbs(click.Group):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -97,6 +98,23 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 class TokenFileError(Exception):
     """The file cannot be used. The message is for people; it contains nothing of the file."""
 
+    def __init__(self, message: str, next_step: str = "move the file away") -> None:
+        super().__init__(message)
+        self.next_step = next_step
+
+    @classmethod
+    def of(cls, path: Path, error: Exception) -> TokenFileError:
+        """The error for a file that could not be read or written."""
+        if not isinstance(error, OSError):
+            return cls(str(error), "check with: lmtb doctor")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        step = (
+            "free space on its disk, then try again"
+            if full
+            else "check owner and mode of that file and its folder"
+        )
+        return cls(f"{path}: {error.strerror}", step)
+
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
     """The tokens; none if there is no file.
@@ -107,7 +125,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     try:
         content = private_files.read(path, _LIMIT)
     except (OSError, private_files.UnsafePathError) as error:
-        raise TokenFileError(str(error)) from error
+        raise TokenFileError.of(path, error) from error
     if content is None:
         return ()
     try:
@@ -115,9 +133,11 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TokenFileError(f"{path} is no file of tokens") from error
     if file.version != _VERSION:
-        raise TokenFileError(f"{path} was written by a newer version")
+        raise TokenFileError(f"{path} was written by a newer version", "install that version again")
     if any(set(token.scopes) - set(SCOPES) for token in file.tokens):
-        raise TokenFileError(f"{path} names a scope that this version does not know")
+        raise TokenFileError(
+            f"{path} names a scope that this version does not know", "install a newer version"
+        )
     return tuple(file.tokens)
 
 
@@ -133,7 +153,7 @@ def change_tokens(path: Path, change: Callable[[tuple[Token, ...]], Sequence[Tok
             changed = change(read_tokens(path))
             private_files.write(path, msgspec.json.encode(_File(_VERSION, list(changed))))
     except (OSError, private_files.UnsafePathError, private_files.LockTimeout) as error:
-        raise TokenFileError(str(error)) from error
+        raise TokenFileError.of(path, error) from error
 
 
 def new_token() -> str:

@@ -144,7 +144,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except TokenFileError as error:
-        raise Failure(str(error), "check with: lmtb doctor", reason="unusable") from error
+        raise Failure(str(error), error.next_step, reason="unusable") from error
 
 
 def _row(entry: Token) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def whoami(as_json: bool) -> None:
         return
     say(*[view for client in reversed(clients) for view in ("", *_client(client))][1:])
     if any(_newest(client).get("source") == "none" for client in clients):
-        say("", f"no workspace? how each client can send its folder: {page('clients')}")
+        say("", f"no workspace? how each client can send its folder: {page('clients/setup.md')}")
 
 
 def _client(client: Mapping[str, Any]) -> tuple[View, ...]:
@@ -144,7 +144,7 @@ def _print(visible_clients: list[dict[str, Any]], *, hidden: int) -> None:
     if any(
         client.get("source") == "none" and client.get("state") == "connected" for client in visible_clients
     ):
-        say(f"no project? how each client can send its folder: {page('clients')}")
+        say(f"no project? how each client can send its folder: {page('clients/setup.md')}")
 
 
 def _is_forgotten(client: Mapping[str, Any]) -> bool:

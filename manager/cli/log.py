@@ -19,6 +19,7 @@ from typing import Final
 import click
 
 from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line, say
+from lm_tools_bridge.text.near_names import did_you_mean
 from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import user_paths
 from manager.routing.matching import workspace_id
@@ -79,12 +80,23 @@ def log(
         for line in matching_lines[-lines:] if lines else ():
             _show(line, as_json=as_json)
         if not matching_lines and not as_json:
-            say("no lines yet" + (f" from {server}" if server else ""), err=True)
+            _say_nothing_there(server, reader.tail())
         for line in reader.following() if follow else ():
             if line_filter.has(line):
                 _show(line, as_json=as_json)
     except KeyboardInterrupt:  # how the user ends it
         return
+
+
+def _say_nothing_there(server: str | None, lines: list[str]) -> None:
+    """Say that there is no line, and which servers have some, if one was named."""
+    if server is None:
+        say("no lines yet", err=True)
+        return
+    sources = {str(entry["source"]) for line in lines if (entry := parse_log_line(line)).get("source")}
+    servers = sorted(source.partition(":")[2] or source for source in sources)
+    names = f"; there are lines from {', '.join(servers)}" if servers else ""
+    say(f'no lines yet from "{server}"{did_you_mean(server, servers)}{names}', err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def banner_text(address: str) -> str:
             "                  [mcp_servers.lm-tools-bridge]",
             f'                  url = "{where}"',
             '                  env_http_headers = { "X-Workspace-Cwd" = "PWD" }',
-            f"  others        see {printable(page('clients'))}",
+            f"  others        see {printable(page('clients/setup.md'))}",
             "",
             "State: lmtb status     Stop: Ctrl-C, or lmtb stop",
         )

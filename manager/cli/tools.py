@@ -32,6 +32,8 @@ from manager.status_reading import (
     listing_of_tool,
     objects,
     origin_of_listing,
+    quoted,
+    state_words,
 )
 
 _WHOLE_IDS: Final = frozenset({"builtin", "language_servers", "script", "script_user", "script_system"})
@@ -306,7 +308,9 @@ def _elsewhere(row: Mapping[str, Any], answer: Mapping[str, Any], cwd: Path | No
     if not titles:
         return ""
     starts = "which starts" if len(titles) == 1 else "which start"
-    return f"; it is not in the list of {' and '.join(titles)}, {starts} {namespace} of {file} itself"
+    return (
+        f"; it is not in the list of {' and '.join(titles)}, {starts} {quoted([namespace])} of {file} itself"
+    )
 
 
 def _unknown(name: str, answer: Mapping[str, Any]) -> Failure:
@@ -321,6 +325,8 @@ def _unknown(name: str, answer: Mapping[str, Any]) -> Failure:
     matches = near(name, (str(row.get("name")) for row in objects(answer, "tools")), count=3)
     step = "list the tools with: lmtb tools --all; the sources with: lmtb servers."
     text = f"no source of this workspace offers a tool named {name}"
+    if name.startswith("lm_") and not matches:
+        step = "tools for code need a language server; which is missing: lmtb languages"
     return Failure(text, f"did you mean {', '.join(matches)}?" if matches else step, reason="tool_not_found")
 
 
@@ -337,7 +343,7 @@ def _unknown_of(name: str, source: Mapping[str, Any], answer: Mapping[str, Any])
         return Failure(text, "offer fewer tools from that server.", reason="tool_not_found")
     if state == "ready" and not source.get("error"):
         return None
-    text = f"{name} is not known, because {identity} is {state}"
+    text = f'{name} is not known, because "{identity}" {state_words(state)}'
     text += f": {source['error']}" if source.get("error") else ""
     step = {"pending_trust": "review it, then: lmtb trust.", "disabled": "set enabled = true in its entry."}
     return Failure(text, step.get(state, "look closer with: lmtb servers."), reason="tool_not_found")

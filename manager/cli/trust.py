@@ -24,7 +24,7 @@ from lm_tools_bridge.text.printable import printable
 from manager.cli import completion
 from manager.cli.output.manager_access import ask_about
 from manager.cli.workspace_command import is_remote, root_of, run, run_and_wait, run_there
-from manager.status_reading import objects, shell_hint
+from manager.status_reading import objects, shell_hint, state_words
 
 WAIT_S: Final = 30.0
 """Longest wait; a server that needs more, for example to be downloaded, goes on by itself."""
@@ -96,7 +96,8 @@ def _line(name: str, source: Mapping[str, Any], seconds: float) -> str:
         return f"  {printable(name)}: ready after {seconds:.1f} s, tools: {count}"
     if source.get("state") == "pending_trust":
         return f"  {printable(name)}: waits for your trust again; why: lmtb servers"
-    return f"  {printable(name)}: {printable(source.get('state'))}: {printable(source.get('error') or '')}"
+    words = f'  "{printable(name)}" {state_words(source.get("state"))}'
+    return f"{words}: {printable(source['error'])}" if source.get("error") else words
 
 
 _path = click.argument("path", type=click.Path(path_type=Path), required=False)

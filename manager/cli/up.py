@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from manager import __version__, exit_codes
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.service import service_manager as service_files
 from manager.client import Control, ManagerFault, NoManager
-from manager.status_reading import format_log_line
+from manager.status_reading import format_log_line, parse_log_line
 from manager.stdio_bridge.manager_start import UNIT, ManagerStarter
 
 # Shorter than what a person notices: a start that is over is told at once.
@@ -96,7 +96,9 @@ class Attempt:
             step = f"read why with: journalctl --user -u {UNIT} -n 20"
             return Failure(problem, step, reason="not_started")
         lines = _tail(self._starter.log, self._log_size)
-        message = "\n".join([problem, *(f"  {line}" for line in lines)])
+        if (refused := _refusal(lines)) is not None:
+            return Failure(*refused, exit_code=exit_codes.FAILED, reason="not_started")
+        message = "\n".join([problem, *(f"  {line}" for line in map(_readable, lines))])
         step = f"{'correct what the log says, or ' if lines else ''}look closer with: lmtb doctor"
         return Failure(message, step, exit_code=exit_codes.FAILED, reason="not_started")
 
@@ -130,7 +132,25 @@ def _tail(file: Path, start: int) -> list[str]:
             text = opened.read().decode(errors="replace")
     except OSError:
         return []
-    return [printable(format_log_line(line)) for line in text.splitlines()][-_LOG_LINES:]
+    return text.splitlines()[-_LOG_LINES:]
+
+
+def _readable(line: str) -> str:
+    return printable(format_log_line(line))
+
+
+_STEP: Final = "Next step: "
+
+
+def _refusal(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Why the manager refused to start and what helps, if it said so: its log has both."""
+    for before, line in zip(["", *lines], lines, strict=False):
+        fields = parse_log_line(line)
+        if fields.get("event") == "start.refused":
+            return printable(str(fields.get("why"))), printable(str(fields.get("hint")))
+        if line.startswith(_STEP) and before:
+            return printable(before), printable(line.removeprefix(_STEP))
+    return None
 
 
 @click.command()

@@ -26,9 +26,9 @@ SOURCE = {"id": "stdio:s", "state": "backoff", "lacking": ["SERVICE_TOKEN", "OTH
 
 def test_a_variable_that_only_the_shell_has_comes_with_the_lines_to_add() -> None:
     assert shell_hint(SOURCE, {"SERVICE_TOKEN": "canary"}) == (
-        "stdio:s asked for SERVICE_TOKEN, which this shell has and the manager has not: "
-        'add "export SERVICE_TOKEN=…" to ~/.profile, run lmtb stop, '
-        'and add to its entry: env = { SERVICE_TOKEN = "${SERVICE_TOKEN}" }'
+        '"stdio:s" asked for SERVICE_TOKEN, which this shell has and the manager has not: export it where your'
+        ' login shell reads it, add to its entry env = { SERVICE_TOKEN = "${SERVICE_TOKEN}" }, and run: lmtb'
+        " restart --servers"
     )
 
 
@@ -67,13 +67,13 @@ def status(client: str, workspace: str, file: str | None) -> dict[str, Any]:
 
 def test_a_client_that_was_seen_and_starts_a_server_itself_is_a_problem() -> None:
     assert problems(status("claude-code", "p-1", ".mcp.json")) == [
-        "p-1: Claude Code starts docs of .mcp.json itself, so they run twice; move them with: lmtb adopt"
+        'p-1: Claude Code starts "docs" of .mcp.json itself, so they run twice; move them with: lmtb adopt'
     ]
 
 
 def test_a_client_whose_files_the_user_named_is_a_problem_as_well() -> None:
     (problem,) = problems(status("my-agent", "p-1", ".mcp.json"))
-    assert problem.startswith("p-1: my-agent starts docs of .mcp.json itself")
+    assert problem.startswith('p-1: my-agent starts "docs" of .mcp.json itself')
 
 
 @pytest.mark.parametrize(

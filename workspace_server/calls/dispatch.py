@@ -236,7 +236,7 @@ class Calls:
             return await offered.source.call_tool(offered.tool.name, checked.arguments, timed)
 
         def explain_timeout() -> tuple[str, str]:
-            text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
+            text = f"{offered.name} did not finish within {seconds:g} s; it was asked to stop"
             return text, step_for(call.limit_setting(offered))
 
         try:

@@ -165,7 +165,18 @@ def unknown_tool(request: McpRequest, view: View, name: str, uri: str | None = N
     if uri is not None:
         details["uri"] = extra["uri"] = uri
     message = f"Tool not found or disabled: {name}"
+    if (reason := _left_out(view, name)) is not None:
+        message, step = f"{name} is left out: {reason}", "ask the user to correct that"
     return request.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, step, details=details), **extra)
+
+
+def _left_out(view: View, name: str) -> str | None:
+    """Why a script tool of this name is not offered, if its folder has a mistake."""
+    for issue in view.issues:
+        place, _, reason = issue.message.partition(" is left out: ")
+        if issue.code == "SCRIPT_TOOL_INVALID" and place.rpartition("/")[2] == name:
+            return reason
+    return None
 
 
 def _not_available(view: View, name: str, kind: Kind) -> Refusal | None:

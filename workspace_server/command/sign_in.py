@@ -36,9 +36,11 @@ def login(folders: UserFolders, *, root: Path, namespace: str, no_browser: bool,
     folder = real_folder(root)
     server = _server(ConfigurationLoader(folder, folders.config_dir, os.environ).current().remote, namespace)
     if server.auth != "oauth":
-        member = 'auth = "oauth"' if server.origin.file.suffix == ".toml" else '"oauth": {}'
-        text = f"{namespace} is not configured to sign in with OAuth"
-        raise Failure(text, f"write {member} into its entry in {server.origin.file}", reason="no_oauth")
+        is_toml = server.origin.file.suffix == ".toml"
+        member = 'auth = "oauth"' if is_toml else '"oauth": {}'
+        text = f'"{namespace}" does not sign in with OAuth'
+        step = f"write {member} into its entry in {server.origin.file} if it should, else a token"
+        raise Failure(text, step, reason="no_oauth")
     _refuse_untrusted(server, folder, folders)
     _sign_in(server, folders, _tell if no_browser else _show)
     if as_json:
@@ -50,9 +52,13 @@ def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
     servers_by_name = {server.namespace: server for server in servers}
     if (match := servers_by_name.get(namespace)) is not None:
         return match
-    names = ", ".join(servers_by_name) or "none"
-    text = f"this workspace has no remote server {namespace}{did_you_mean(namespace, servers_by_name)}"
-    raise Failure(text, f"name one of its remote servers: {names}", reason="unknown_server")
+    text = f'this workspace has no remote server "{namespace}"{did_you_mean(namespace, servers_by_name)}'
+    step = (
+        f"name one of its remote servers: {', '.join(servers_by_name)}"
+        if servers_by_name
+        else "add one to .mcp.json or .lm-tools-bridge/workspace.toml"
+    )
+    raise Failure(text, step, reason="unknown_server")
 
 
 def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders) -> None:

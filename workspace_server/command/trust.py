@@ -129,13 +129,11 @@ def _ask(store: TrustStore, view: TrustView, *, yes: bool, data: bool) -> None:
         say(Note(view.problem, Tone.WARN), err=True)
     if not view.items and not view.recorded:
         show(_issue_lines(view))
-        text = f"{view.root} contains nothing that needs trust"
-        step = (
-            "correct what is listed above"
-            if view.issues
-            else "nothing to do; its read-only tools work anyway"
-        )
-        raise Failure(text, step, reason="nothing_to_trust")
+        text = f"{printable(view.root)} contains nothing that needs trust"
+        if view.issues:
+            raise Failure(text, "correct what is listed above", reason="nothing_to_trust")
+        say(f"{text}. Its built-in tools only read, and work anyway.")
+        return
     marked = view.data_files(all_items=True) if data else {}
     if yes or view.settled:
         for line in _lines(view):

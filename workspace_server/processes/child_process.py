@@ -22,7 +22,16 @@ from lm_tools_bridge.protocol import names
 from lm_tools_bridge.text import redaction
 from workspace_server import log
 from workspace_server.processes import marked_processes
-from workspace_server.processes.pipes import CHUNK, LineLimiter, PipeWriteError, ReadEnd, StderrTail, WriteEnd
+from workspace_server.processes.pipes import (
+    CHUNK,
+    LOOKED_AT,
+    LineLimiter,
+    PipeWriteError,
+    ReadEnd,
+    StderrTail,
+    WriteEnd,
+    cause_line,
+)
 from workspace_server.processes.spawn import (
     ChildStartError,
     Command,
@@ -362,7 +371,7 @@ LAST_WORDS_S: Final = 0.1
 
 
 def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
-    """How it ended, and its last line on standard error; None while it runs.
+    """How it ended, and what it wrote about that on standard error; None while it runs.
 
     Args:
         child: the process.
@@ -375,9 +384,9 @@ def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
 
 
 def last_words(child: ChildProcess, hidden: Iterable[str] = ()) -> str:
-    """The last line on standard error, for the end of a sentence; empty if there was none."""
-    words = "".join(child.stderr.lines(1)).strip()[:MAX_WORDS]
-    return f"; its last line on standard error was: {redaction.mask(words, hidden)}" if words else ""
+    """The line on standard error that tells why, for the end of a sentence; empty if there was none."""
+    words = cause_line(child.stderr.lines(LOOKED_AT))[:MAX_WORDS]
+    return f"; it wrote on standard error: {redaction.mask(words, hidden)}" if words else ""
 
 
 async def reason_of_end(child: ChildProcess, hidden: Iterable[str] = ()) -> str:

@@ -2,7 +2,8 @@
 
 There are no transports and no buffers: unread output stays in the kernel, so the child blocks after 64 KiB.
 They are real pipes, because a child may open `/dev/stdin` or `/dev/stderr`, which fails for socket pairs.
-The end of standard error is kept, and its lines go to a log at a bounded rate.
+The end of standard error is kept, and its lines go to a log at a bounded rate. Of what a program wrote, the
+line that tells why it ended is chosen: npm, Node.js and docker write something after it that helps nobody.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from workspace_server.results import clean_text
@@ -307,3 +308,38 @@ class WriteEnd(PipeEnd):
     def unfinished(self) -> asyncio.Task[None] | None:
         """The task that writes the rest of a message; `close` ends it."""
         return self._rest
+
+
+LOOKED_AT: Final = 20
+"""Lines from the end: npm writes about ten after the cause, Node.js as many, with the places of the call."""
+_NPM: Final = re.compile(r"npm (?:error|ERR!) ?(.*)")
+_NPM_FACT: Final = re.compile(
+    r"(?:code|syscall|errno|path|dest|type|cwd|file|signal|command|sh -c|A complete log|Note that|If you)\b"
+    r"|\d+$|$"
+)
+"""Lines of npm that are no sentence about the cause."""
+_ERROR: Final = re.compile(r"(?:Uncaught |\[)?\w*(?:Error|Exception)\b[^:]{0,40}: ")
+_AFTER: Final = re.compile(r"Node\.js v\d|See '|Run '|For more (?:help|information)|at \S|[{}\]]")
+"""How lines begin that come after the cause: versions, advice, places of a call, members of an error."""
+
+
+def cause_line(lines: Sequence[str]) -> str:
+    """The line that tells the cause; the last one if no other is known to be better, "" if there is none."""
+    texts = [line.strip() for line in lines[-LOOKED_AT:] if line.strip()]
+    if not texts:
+        return ""
+    if _NPM.match(texts[-1]):
+        return _cause_of_npm(texts)
+    if not _AFTER.match(texts[-1]):
+        return texts[-1]
+    errors = [text for text in texts if _ERROR.match(text)]
+    others = [text for text in texts if not _AFTER.match(text)]
+    return (errors or others or texts)[-1]
+
+
+def _cause_of_npm(texts: Sequence[str]) -> str:
+    for text in texts:
+        words = _NPM.match(text)
+        if words is not None and not _NPM_FACT.match(words[1].removeprefix("404").strip()):
+            return text
+    return texts[-1]

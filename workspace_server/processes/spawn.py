@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib.util
 import marshal
@@ -55,8 +56,14 @@ class Spawned:
 
 def start_error(command: Command, reason: str) -> ChildStartError:
     """The error for a command that cannot be started; `reason` must not quote its arguments."""
-    program = command.argv[0] if command.argv else "(nothing)"
-    return ChildStartError(f"cannot start {program[:_NAME_LIMIT]}: {reason}")
+    program = (command.argv[0] if command.argv else "(nothing)")[:_NAME_LIMIT]
+    if reason == os.strerror(errno.ENOENT) and "/" not in program:
+        if " " in program:
+            name, _, arguments = program.partition(" ")
+            step = f'write "{name}" as "command", and {arguments} under "args"'
+            return ChildStartError(f'there is no program named "{program}"; {step}')
+        return ChildStartError(f'"{program}" is not on the PATH of servers; lmtb doctor env shows that PATH')
+    return ChildStartError(f'cannot start "{program}": {reason}')
 
 
 def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:

@@ -55,7 +55,8 @@ def remote() -> None:
 def add(name: str, address: str, command: str | None, as_json: bool) -> None:
     """Allow connections to a host, and give it a name."""
     if not is_name(name):
-        raise Failure(f"{name!r} cannot be the name of a host", "use letters, digits, '.', '_' and '-'")
+        step = "use two or more letters, digits, '.', '_' and '-', such as: lmtb remote add build ssh://ada@build/"
+        raise Failure(f'"{name}" cannot be the name of a host', step)
     host = parse_host(address)
     if isinstance(host, InvalidAddress):
         raise Failure(f"{address} cannot be used: {host.problem}", "name a host, such as ssh://ada@build/")

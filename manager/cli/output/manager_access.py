@@ -85,15 +85,28 @@ def ask_about(target: str, path: Path | str | None, **members: str | bool | None
         if failure.reason == "workspace_not_matched":
             raise unmatched(folder) from failure
         if failure.reason == "invalid_cwd":
-            raise Failure(str(failure), "name an existing folder", reason=failure.reason) from failure
+            raise _unusable(folder, failure) from failure
         raise
+
+
+def _unusable(folder: str, failure: Failure) -> Failure:
+    """The failure for a folder that cannot be asked about: it is none, or on a host that is not known."""
+    host, colon, path = folder.partition(":")
+    if colon and path.startswith("/") and "/" not in host:
+        text, step = (
+            f'no host "{host}" was added',
+            f"add it: lmtb remote add {host} ADDRESS; see: lmtb remote list",
+        )
+        return Failure(text, step, reason=failure.reason)
+    text = str(failure).replace("cwd is missing:", "there is no folder")
+    return Failure(text, "name an existing folder", reason=failure.reason)
 
 
 def unmatched(folder: str) -> Failure:
     """The failure for a folder in no workspace, with how to make it one."""
     return Failure(
         f"{folder} is in no workspace",
-        "a project folder has .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
+        "go to a project, or make this folder one, with: git init, or mkdir .lm-tools-bridge",
         reason="workspace_not_matched",
     )
 

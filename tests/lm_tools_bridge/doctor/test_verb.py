@@ -107,7 +107,7 @@ def test_a_manager_that_no_verb_can_stop_is_told_with_what_ends_it(
 
 @pytest.mark.parametrize(
     ("started_by", "variable", "hint"),
-    [("background", False, "lmtb stop; lmtb up"), ("service", False, "lmtb service install"),
+    [("background", False, "lmtb stop && lmtb up"), ("service", False, "lmtb service install"),
      ("service", True, "set http_port in config.toml")],
 )  # fmt: skip
 def test_a_port_is_changed_where_the_manager_has_it_from(
@@ -177,12 +177,17 @@ def issue(code: str, level: str = "error") -> dict[str, Any]:
         (
             {"sources": [source("crash_looping", error="code 3")]},
             "fail",
-            "p-1: remote:g h is crash_looping: code 3",
+            'p-1: "remote:g h" ends again and again: code 3',
             "lmtb servers restart 'remote:g h' --cwd '/srv/a b'",
         ),
         ({"sources": [source("failed")]}, "fail", "unknown cause", "lmtb servers --cwd '/srv/a b'"),
-        ({"sources": [source("backoff")]}, "warn", "is backoff", "lmtb servers restart"),
-        ({"sources": [source("auth_required")]}, "warn", "is auth_required", "lmtb servers login 'g h'"),
+        ({"sources": [source("backoff")]}, "warn", "is started again", "lmtb servers restart"),
+        (
+            {"sources": [source("auth_required")]},
+            "warn",
+            "does not accept the credentials",
+            "lmtb servers login 'g h'",
+        ),
         ({"issues": [issue("TRUST_PENDING", "warning")]}, "warn", "1 item waits", "lmtb trust /srv"),
         ({"issues": [issue("TOOL_SCHEMA_INVALID")]}, "fail", "text", "lmtb tools --cwd '/srv/a b'"),
         ({"issues": [issue("X", "warning")]}, "ok", "have not reported", ""),
@@ -278,10 +283,12 @@ def test_servers_that_a_client_starts_itself_are_a_warning(
     assert "client servers" not in diagnose()[1], "the user has not allowed it in Claude Code"
     (root / ".claude").mkdir()
     (root / ".claude/settings.json").write_text('{"enabledMcpjsonServers": ["docs"]}')
-    code, found = diagnose()
-    assert code == exit_codes.OK
+    assert "client servers" not in diagnose()[1], "Claude Code has no entry of ours"
+    entry = {"mcpServers": {"lm-tools-bridge": {"type": "http", "url": "http://127.0.0.1:47100/mcp"}}}
+    (Path.home() / ".claude.json").write_text(json.dumps(entry))
+    found = diagnose()[1]
     assert found["client servers"]["level"] == "warn"
-    assert "Claude Code starts docs of .mcp.json" in found["client servers"]["message"]
+    assert 'Claude Code starts "docs" of .mcp.json' in found["client servers"]["message"]
     assert found["client servers"]["hint"].endswith(f"lmtb adopt --cwd '{root}'")
     (root / ".mcp.json").write_text("{}")
     assert "client servers" not in diagnose()[1]
@@ -358,3 +365,13 @@ def test_a_client_whose_requests_name_two_projects_is_named(
     assert found["clients"]["level"] == level
     assert found["clients"]["message"].startswith("cline")
     assert "/srv/a and /srv/b" in found["clients"]["message"]
+
+
+def test_failures_are_printed_first_and_what_is_well_last(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(checks.os, "access", lambda path, mode: False)
+    lines = [line for line in run("doctor").stdout.splitlines() if line[:4].strip() in ("FAIL", "WARN", "OK")]
+    levels = [line[:4].strip() for line in lines]
+    assert levels == sorted(levels, key=("FAIL", "WARN", "OK").index)
+    assert {"FAIL", "OK"} <= set(levels)

@@ -81,7 +81,7 @@ async def test_a_second_sign_in_takes_the_place_of_the_first(sign_ins: SignIns, 
 
 
 @pytest.mark.parametrize(
-    ("namespace", "said"), [("near", "no remote server near"), ("--help", "no remote server --help")]
+    ("namespace", "said"), [("near", 'no remote server "near"'), ("--help", 'no remote server "--help"')]
 )
 async def test_what_cannot_be_signed_in_at_is_told_with_the_next_step(
     sign_ins: SignIns, tmp_path: Path, namespace: str, said: str

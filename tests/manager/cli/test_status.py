@@ -29,7 +29,7 @@ def test_status_tells_state_address_and_problems(run: Any) -> None:
     assert "problem    the state folder is full" in shown
     assert "problem    ill-3 is crash_looping: ended with \\x1b[31m1" in shown
     assert [line for line in shown.splitlines() if "theirs-9:" in line] == [
-        "problem    theirs-9: stdio:gh is backoff: end\\x1bed",
+        'problem    theirs-9: "stdio:gh" ended or failed and is started again: end\\x1bed',
         "problem    theirs-9: a file is broken",
         "problem    theirs-9: 1 item waits for your trust",
     ]

@@ -229,9 +229,9 @@ def test_why_names_the_decision_that_keeps_a_tool_from_running(run: Any, control
     ("source", "issues", "said"),
     [
         ({"state": "ready"}, [issue("error", "bad schema", toolName="gh__x")], "bad schema"),
-        ({"state": "pending_trust"}, [], "gh__x is not known, because stdio:gh is pending_trust"),
+        ({"state": "pending_trust"}, [], "gh__x is not known, because \"stdio:gh\" waits for your trust"),
         ({"state": "disabled"}, [], "set enabled = true in its entry"),
-        ({"state": "failed", "error": "no such file"}, [], "stdio:gh is failed: no such file"),
+        ({"state": "failed", "error": "no such file"}, [], '"stdio:gh" cannot be started or reached: no such file'),
         (
             {"state": "ready"},
             [{**issue("warning", "more than 2,000 tools", details="source stdio:gh"), "code": "TOOL_LIST_TRUNCATED"}],
@@ -266,7 +266,7 @@ def test_why_of_a_tool_whose_source_is_down_says_so(run: Any, inspected: Any) ->
     down = {"id": "stdio:db", "namespace": "db", "state": "crash_looping", "error": "no DATABASE_URL"}
     inspected.say("POST /inspect", {"ok": True, "tools": [], "issues": [], "sources": [down]})
     said = run("tools", "why", "db__query").stderr
-    assert "db__query is not known, because stdio:db is crash_looping: no DATABASE_URL" in said
+    assert 'db__query is not known, because "stdio:db" ends again and again: no DATABASE_URL' in said
     assert "lmtb servers" in said
 
 
@@ -281,7 +281,7 @@ def test_why_names_the_clients_that_start_the_server_themselves(run: Any, inspec
         instance = {"workspace": "srv-1", "root": "/srv"}
         inspected.say("GET /mcp/status", {"clientDetails": [seen], "instanceDetails": [instance]})
         said = run("tools", "why", "proj__echo", "--cwd", "/srv/below").stdout
-        told = "it is not in the list of Claude Code, which starts proj of .mcp.json itself"
+        told = 'it is not in the list of Claude Code, which starts "proj" of .mcp.json itself'
         assert (told in said) is is_told
         assert "proj__echo is listed and can be called" in said
 
@@ -300,13 +300,13 @@ def test_the_folder_may_be_named_before_or_after_the_further_verb(
         (
             404,
             {"reason": "workspace_not_matched", "message": "x"},
-            "/srv is in no workspace\nNext step: a project folder has .git, .lm-tools-bridge, .vscode or a"
-            " *.code-workspace file",
+            "/srv is in no workspace\nNext step: go to a project, or make this folder one, with: git init, or"
+            " mkdir .lm-tools-bridge",
         ),
         (
             404,
-            {"reason": "invalid_cwd", "message": "cwd is missing: /srv"},
-            "cwd is missing: /srv\nNext step: name an existing folder",
+            {"reason": "invalid_cwd", "message": "there is no folder /srv"},
+            "there is no folder /srv\nNext step: name an existing folder",
         ),
         (
             503,

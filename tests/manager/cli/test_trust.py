@@ -9,9 +9,9 @@ from manager.cli.trust import warm_sources
 
 
 def test_a_server_that_failed_before_the_first_look_is_told(control: Any, tmp_path: Path) -> None:
-    failed = {"id": "stdio:x", "state": "failed", "error": "cannot start x: No such file or directory"}
+    failed = {"id": "stdio:x", "state": "failed", "error": 'cannot start "x": No such file or directory'}
     ready = {"id": "builtin", "state": "ready", "lastRefresh": "now"}
     control.say("POST /inspect", {"ok": True, "sources": [failed, ready]})
     said: list[object] = []
     warm_sources(tmp_path, said.append)
-    assert said == ["  stdio:x: failed: cannot start x: No such file or directory"]
+    assert said == ['  "stdio:x" cannot be started or reached: cannot start "x": No such file or directory']

@@ -128,7 +128,7 @@ def test_arguments_that_are_no_object_are_wrong_usage(tmp_path: Path, arguments:
 def test_folder_without_a_workspace_is_refused_with_the_next_step(shared: ManagerProcess) -> None:
     ended = shared.lmtb("tools", cwd="/")
     assert (ended.returncode, ended.stdout) == (exit_codes.FAILED, "")
-    assert "is in no workspace" in ended.stderr and ".git" in ended.stderr
+    assert "is in no workspace" in ended.stderr and "git init" in ended.stderr
 
 
 def test_sources_that_wait_for_trust_are_listed_and_tried_again(tmp_path: Path, project: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_manager_that_does_not_say_its_path_is_no_hindrance(
 def test_a_folder_in_no_workspace_is_told_how_to_become_one(run: Any, verb: tuple[str, ...]) -> None:
     result = run(*verb, "/")
     assert result.exit_code == exit_codes.FAILED
-    assert result.stderr.startswith("/ is in no workspace\nNext step: a project folder has .git")
+    assert result.stderr.startswith("/ is in no workspace\nNext step: go to a project")
 
 
 def test_a_manager_that_refuses_the_question_is_not_taken_for_an_answer(run: Any, control: Any) -> None:

@@ -145,4 +145,4 @@ def test_arguments_from_a_closed_standard_input_are_refused(tmp_path: Path) -> N
     ended = subprocess.run(
         command, env=environment(tmp_path), capture_output=True, text=True, timeout=30, check=False
     )
-    assert (ended.returncode, "not valid JSON" in ended.stderr) == (2, True), ended.stderr
+    assert (ended.returncode, "the arguments are not JSON" in ended.stderr) == (2, True), ended.stderr

@@ -145,8 +145,8 @@ def test_a_trusted_one_gets_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("more", "name", "said"),
     [
-        ('auth = "oauth"', "near", "no remote server near\nNext step: name one of its remote servers: far"),
-        ("", "far", 'not configured to sign in with OAuth\nNext step: write auth = "oauth" into'),
+        ('auth = "oauth"', "near", 'no remote server "near"\nNext step: name one of its remote servers: far'),
+        ("", "far", 'does not sign in with OAuth\nNext step: write auth = "oauth" into'),
     ],
 )
 def test_what_cannot_be_signed_in_at_is_said_with_the_next_step(

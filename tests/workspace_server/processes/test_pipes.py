@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from workspace_server.processes.pipes import CAPACITY, LINES_PER_S, MAX_LINE, LineLimiter, StderrTail
+from workspace_server.processes.pipes import (
+    CAPACITY,
+    LINES_PER_S,
+    MAX_LINE,
+    LineLimiter,
+    StderrTail,
+    cause_line,
+)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +97,51 @@ def test_line_in_pieces_is_one_line() -> None:
     assert heard == ["abé"]
     limiter.end()
     assert heard == ["abé", "c"]
+
+
+LOG = "npm error A complete log of this run can be found in: /home/me/.npm/_logs/x.log"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        ([], ""),
+        (["Traceback (most recent call last):", "ValueError: no token"], "ValueError: no token"),
+        (
+            [
+                "npm error code E404",
+                "npm error 404 Not Found - GET https://registry.example/none - Not found",
+                "npm error 404",
+                "npm error 404  The requested resource 'none@*' could not be found",
+                "npm error 404 Note that you can also install from a",
+                LOG,
+            ],
+            "npm error 404 Not Found - GET https://registry.example/none - Not found",
+        ),
+        (
+            [
+                "npm error code ENOTFOUND",
+                "npm error syscall getaddrinfo",
+                "npm error errno ENOTFOUND",
+                "npm error network request to https://registry.example/x failed, reason: getaddrinfo ENOTFOUND",
+                "npm error network This is a problem related to network connectivity.",
+                LOG,
+            ],
+            "npm error network request to https://registry.example/x failed, reason: getaddrinfo ENOTFOUND",
+        ),
+        ([LOG], LOG),
+        (
+            [
+                "Error: Cannot find module '/srv/x.js'",
+                "    at node:internal/x:1:2",
+                "{",
+                "}",
+                "Node.js v22.1.0",
+            ],
+            "Error: Cannot find module '/srv/x.js'",
+        ),
+        (["docker: no such image", "See 'docker run --help'."], "docker: no such image"),
+    ],
+)
+def test_the_line_that_tells_the_cause_is_chosen(lines: list[str], cause: str) -> None:
+    assert cause_line(lines) == cause

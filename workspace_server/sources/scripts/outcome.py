@@ -20,6 +20,11 @@ META_TRUNCATED: Final = "lm-tools-bridge/truncated"
 MAX_STDOUT: Final = 1024 * 1024
 MAX_RESULT: Final = 32 * 1024 * 1024
 _MAX_FAILURE_TEXT: Final = 2_000
+_OWN_PYTHON: Final = (
+    "script tools run with the Python of LM Tools Bridge; to use packages of yours, begin the script with the"
+    " path of the Python that has them, such as #!/home/me/project/.venv/bin/python"
+)
+"""What helps with the commonest mistake: a package of the project that our Python does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ def _text(value: object) -> str:
 
 
 def _failed(tool: Tool, text: str, code: int) -> ToolResult:
+    if "ModuleNotFoundError: " in text:
+        text = f"{text}\n{_OWN_PYTHON}"
     exit_code: int | str = code if code >= 0 else _signal_name(-code)
     result = error_result(tool, ToolError(text, {"exitCode": exit_code}))
     return replace(result, meta={**result.meta, META_EXIT_CODE: exit_code})

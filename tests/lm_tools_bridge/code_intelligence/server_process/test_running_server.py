@@ -126,7 +126,7 @@ async def test_a_server_that_does_not_initialize_leaves_nothing_behind(
 
 async def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
     missing = replace(launch("", tmp_path), command=Command(("/nonexistent/clangd",), {}, "/"))
-    with pytest.raises(ServerGone, match="scripted does not start: cannot start /nonexistent/clangd"):
+    with pytest.raises(ServerGone, match='scripted does not start: cannot start "/nonexistent/clangd"'):
         await RunningServer.start(missing, RecordedSync().make)
 
 
@@ -219,7 +219,7 @@ async def test_a_crash_is_told_and_its_reason_is_in_every_answer(tmp_path: Path)
             await server.request("x")
         fresh = await server.ready(1)
         diagnostics = await server.diagnostics([], 1)
-    assert ended == ["exited with code 139; its last line on standard error was: segfault"]
+    assert ended == ["exited with code 139; it wrote on standard error: segfault"]
     assert (fresh.state, fresh.reason) == ("crashed", f"it {ended[0]}")
     assert (diagnostics.files, diagnostics.freshness) == ([], fresh)
 

@@ -78,7 +78,7 @@ async def test_a_server_that_never_starts_is_tried_less_and_less_often(tmp_path:
         asked = await asyncio.gather(*(unavailable(made) for _ in range(20)))
     assert count.read_text() == "xxxx"
     assert found.state == "failed"
-    assert "its last line on standard error was: no library" in found.reason
+    assert "it wrote on standard error: no library" in found.reason
     assert all("it is started again in 4 s" in one.reason for one in asked)
 
 

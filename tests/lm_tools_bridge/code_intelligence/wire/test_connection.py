@@ -96,7 +96,7 @@ async def test_requests_of_the_server_are_answered_and_unknown_ones_refused() ->
         ("sys.exit(3)", "exited with code 3"),
         (
             "read(); print('boom', file=sys.stderr, flush=True); os._exit(1)",
-            "exited with code 1; its last line on standard error was: boom",
+            "exited with code 1; it wrote on standard error: boom",
         ),
         ("read(); os.kill(os.getpid(), 11)", "was ended by SIGSEGV"),
         ("os.close(1); out.close(); time.sleep(60)", "closed its output"),

@@ -391,7 +391,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> No
         assert source.status()["inFlight"] == 0
 
 
-LAST = "; its last line on standard error was: called"
+LAST = "; it wrote on standard error: called"
 ENDINGS = {
     "exits": ("os._exit(3)", f"exited with code 3{LAST}"),
     "is killed": ("os.kill(os.getpid(), 9)", f"was ended by SIGKILL{LAST}"),

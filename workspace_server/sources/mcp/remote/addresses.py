@@ -149,6 +149,23 @@ def _embedded(address: Address) -> tuple[Address, ...]:
     return tuple(embedded for embedded in inner if embedded is not None)
 
 
+def refused_literal(origin: Origin, *, allow_private: bool) -> str | None:
+    """Why an address that is written in the URL is refused for good; None for names and what is allowed."""
+    try:
+        address = ip_address(origin.host)
+    except ValueError:
+        return None
+    if origin.is_literal_loopback:
+        return None
+    reason = refusal_reason(address, allow_private)
+    return None if reason is None else _refusal_text(address, reason)
+
+
+def _refusal_text(address: Address, reason: str) -> str:
+    is_permitted = refusal_reason(address, allow_private=True) is None
+    return f"{address} {reason}{_ADVICE if is_permitted else ''}"
+
+
 async def system_resolver(host: str, port: int) -> Sequence[str]:
     """Ask the system, in a thread."""
     results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -184,8 +201,7 @@ async def allowed_addresses(
         if reason is None:
             allowed.append(text)
         else:
-            is_permitted = refusal_reason(address, allow_private=True) is None
-            refused = refused or f"{address} {reason}{_ADVICE if is_permitted else ''}"
+            refused = refused or _refusal_text(address, reason)
     if allowed:
         return allowed
     if refused is None:

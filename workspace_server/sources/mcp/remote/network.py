@@ -168,6 +168,8 @@ def why(error: Exception) -> str:
     if isinstance(error, httpcore2.LocalProtocolError):
         return ": a header of ours cannot be sent"  # its text quotes the header
     text = str(error).strip()
+    if text == "All connection attempts failed":  # what the library says of each refused connection
+        return ": nothing answers at its address and port"
     return f": {text}" if text else ""
 
 

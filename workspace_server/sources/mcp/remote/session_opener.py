@@ -18,6 +18,7 @@ from workspace_server.sources.mcp.remote.addresses import (
     Origin,
     Resolver,
     parse_origin,
+    refused_literal,
     system_resolver,
 )
 from workspace_server.sources.mcp.remote.authorization import Authorization, ConfiguredToken, ReadSecret
@@ -106,6 +107,8 @@ class SessionOpener:
         """
         if isinstance(self.origin, AddressRefused):
             raise SessionFailed(str(self.origin), final=True)
+        if (refused := refused_literal(self.origin, allow_private=self._server.allow_private)) is not None:
+            raise SessionFailed(f"has an address that is not allowed: {refused}", final=True)
         if self.authorization is None:
             self.authorization = await self._authorize()
         # in a thread: loading the SDK takes most of a second, in which the others are served

@@ -270,7 +270,7 @@ async def test_a_crash_loop_shows_standard_error(tmp_path: Path) -> None:
             status = source.status()
             assert (status["restarts"], status["pid"]) == (4, None)
             assert status["stderr"] == [f"line {n}" for n in range(10, 30)]
-            assert source.error == "exited with code 3; its last line on standard error was: line 29"
+            assert source.error == "exited with code 3; it wrote on standard error: line 29"
 
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
@@ -368,8 +368,7 @@ async def test_the_last_line_of_standard_error_says_why_a_server_ended(tmp_path:
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()
         assert (
-            source.error
-            == "exited with code 3; its last line on standard error was: fatal: no repository, [hidden]"
+            source.error == "exited with code 3; it wrote on standard error: fatal: no repository, [hidden]"
         )
 
 
@@ -382,7 +381,7 @@ async def test_a_server_that_ends_at_once_is_told_which_variables_are_not_set(tm
         assert source.error.startswith(
             "exited with code 3; TOKEN, HOST are not set, so the default was used: "
         )
-        assert 'the line "export TOKEN=…" to ~/.profile' in source.error
+        assert 'write TOKEN=… into a file outside of git and name that file as "env_file"' in source.error
 
 
 async def test_a_server_that_ends_for_want_of_a_variable_is_told_how_to_pass_it_on(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_what_a_silent_server_wrote_on_standard_error_is_told(tmp_path: Pa
     program = slow(f"print({line!r}, file=sys.stderr, flush=True); time.sleep(30)")
     async with stdio_source(program, tmp_path, timeouts=IMPATIENT) as source:
         assert await names(source) == []
-        assert str(source.error).count(f"; its last line on standard error was: {line}") == 1
+        assert str(source.error).count(f"; it wrote on standard error: {line}") == 1
 
 
 async def test_a_start_does_not_go_on_for_ever(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ STARTS: Final = {
     "lm_tools_bridge/code_intelligence/languages_command.py": Start(
         "a configured one", "Settings, plug-ins, virtual environments, toolchain files or wrapper scripts"
     ),
+    "lm_tools_bridge/code_intelligence/kinds/package_managers.py": Start(
+        "the system's", "A package of a language server, or a file of the project, decides"
+    ),
     "workspace_server/fork_server.py": _OURS,
 }
 

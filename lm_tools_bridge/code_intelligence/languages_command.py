@@ -17,6 +17,8 @@ import click
 from lm_tools_bridge.code_intelligence.kinds.available_kinds import ROLES, AvailableKinds, available_kinds
 from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate
 from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
+from lm_tools_bridge.code_intelligence.kinds.scripts_and_formats import TYPESCRIPT, TYPESCRIPT_LANGUAGE_SERVER
+from lm_tools_bridge.code_intelligence.kinds.table import OLDER_TYPESCRIPT
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.settings import CodeSettings
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
@@ -91,11 +93,16 @@ _STATES: Final = {"untrusted": "pending_trust"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One server: what it is asked for, and where it is or why it does not run."""
+    """One server: what it is asked for, and where it is or why it does not run.
+
+    Attributes:
+        install: the server that `lmtb languages install` would get, this or a better one; empty for none.
+    """
 
     kind: ServerSpecification
     roles: tuple[Role, ...]
     place: Candidate | Unavailable
+    install: str = ""
 
 
 @click.command()
@@ -155,7 +162,18 @@ def _rows(kinds: AvailableKinds) -> Iterator[Row]:
                 roles.setdefault(kind.name, {})[role] = None
                 places[kind.name] = (kind, place)
     for name, (kind, place) in places.items():
-        yield Row(kind, tuple(roles[name]), place)
+        yield Row(kind, tuple(roles[name]), place, _install(kinds, kind, place))
+
+
+def _install(kinds: AvailableKinds, kind: ServerSpecification, place: Candidate | Unavailable) -> str:
+    """The server to install in place of this row's, or beside it; empty for none."""
+    if _state(place) == "missing" and not kinds.lacks_other_program(kind):
+        return kind.name if kind.package is not None else ""
+    if kind.name != TYPESCRIPT.name or not kind.doubt or not isinstance(place, Candidate):
+        return ""
+    older = (kinds.kind_named(name) for name in sorted(OLDER_TYPESCRIPT))
+    states = {other.name: _state(kinds.locate(other)) for other in older if other is not None}
+    return TYPESCRIPT_LANGUAGE_SERVER.name if set(states.values()) == {"missing"} else ""
 
 
 def _worth_telling(
@@ -219,4 +237,5 @@ def _as_json(row: Row, served: Sequence[str], version: str | None) -> dict[str, 
         "origin": None if there is None else there.program.origin,
         "version": version,
         "reason": _lack(row),
+        "install": row.install or None,
     }

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import click
 
+from lm_tools_bridge.code_intelligence import install_verbs
 from lm_tools_bridge.protocol.internal.source_states import DOWN
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
@@ -32,7 +33,7 @@ _COLUMNS: Final = (
 )
 
 
-@click.command()
+@click.group(cls=SubVerbs, invoke_without_command=True)
 @cwd_option
 @json_option
 @click.pass_context
@@ -41,6 +42,8 @@ def languages(ctx: click.Context, as_json: bool) -> None:
 
     Starts none of them. MEMORY is that of servers that run.
     """
+    if ctx.invoked_subcommand is not None:
+        return
     root = root_of(ctx.obj)
     answer = answer_of("languages", root, limit_s=LIMIT_S)
     if answer is None:
@@ -62,6 +65,10 @@ def languages(ctx: click.Context, as_json: bool) -> None:
         environment = answer.get("pythonEnvironment")
         if isinstance(environment, Mapping):
             say(f"Environment of Python: {environment.get('path')} ({environment.get('namedBy')})")
+
+
+for _verb in (install_verbs.install, install_verbs.update, install_verbs.remove):
+    languages.add_command(_verb)
 
 
 def _running(root: str) -> Iterator[Mapping[str, Any]]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.code_intelligence.kinds.programs import programs_folder
 from lm_tools_bridge.code_intelligence.server import LanguageServers, ServerStatus, Unavailable, restarted
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.tools import definitions
 from lm_tools_bridge.code_intelligence.tools.workplace import AskEditor, Environment, Workplace, no_editor
+from lm_tools_bridge.machine.disks import are_local
 from lm_tools_bridge.protocol.internal.source_states import DOWN
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import log
@@ -97,18 +101,26 @@ class LanguageServerSource(Source):
         self._tools: tuple[Tool, ...] | None = None
         self._looking: asyncio.Task[None] | None = None
         self.known_until, self._pause_s = -math.inf, LOOK_AGAIN_S
+        self._installed = _Installed()
         self._issue: Issue | None = None
         self._waiting: tuple[Issue, ...] = ()
 
     async def list_tools(self) -> Sequence[Tool]:
         """The tools for the languages that the project has; the first list waits for a look at them."""
+        is_first = self.cached_tools() is None
         looking = self._begin_look()
-        if self._tools is None and looking is not None:
+        if is_first and looking is not None:
             await asyncio.wait({looking}, timeout=FIRST_LOOK_S)
-        return self.cached_tools() or _UNKNOWN
+        return self.cached_tools() or self._tools or _UNKNOWN
 
     def cached_tools(self) -> Sequence[Tool] | None:
-        """The tools by the last look, which is repeated now and then."""
+        """The tools by the last look, which is repeated now and then.
+
+        None before the first look, and where the user installed or removed a server since the last one.
+        """
+        if self._tools is not None and self._installed.has_changed():
+            self.known_until = -math.inf
+            return None
         if self._tools is not None:
             self._begin_look()
             if self._tools[0].unlisted and (self._is_checked or self._has_editor()):
@@ -196,6 +208,7 @@ class LanguageServerSource(Source):
 
     async def _look(self) -> None:
         """Find out which tools to offer. A failure leaves those that were there."""
+        installed = await asyncio.to_thread(_Installed.look)
         try:
             tools, lacks_server = await asyncio.to_thread(self._offered)
             if lacks_server:  # it may be on the PATH of the user's login shell, which is not asked in vain
@@ -206,7 +219,7 @@ class LanguageServerSource(Source):
             log.fault("languages_unknown", fault)
             tools, waiting = self._tools or _UNKNOWN, self._waiting
         finally:
-            self._looking = None
+            self._looking, self._installed = None, installed
             self.known_until = asyncio.get_running_loop().time() + self._pause_s
             self._pause_s = min(2 * self._pause_s, RARELY_S)
         if (tools, waiting) != (self._tools, self._waiting):
@@ -264,6 +277,36 @@ class LanguageServerSource(Source):
         if issue != self._issue:
             self._issue = issue
             self.notify_changed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Installed:
+    """The state of the folder in which `lmtb languages install` puts links to programs.
+
+    Attributes:
+        folder: where it is; None if its disk could hang, so that it is not looked at for a list.
+        time: of its last change; None if it is not there.
+    """
+
+    folder: str | None = None
+    time: int | None = None
+
+    @classmethod
+    def look(cls) -> _Installed:
+        """Its state now. Blocks."""
+        folder = programs_folder()
+        return cls(folder, _time_of(folder)) if are_local([Path(folder)]) else cls()
+
+    def has_changed(self) -> bool:
+        """Whether something was installed or removed since. Takes microseconds."""
+        return self.folder is not None and _time_of(self.folder) != self.time
+
+
+def _time_of(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116  before each list
+    except OSError:
+        return None
 
 
 def _replaces(kind: ServerSpecification, other: ServerSpecification) -> bool:

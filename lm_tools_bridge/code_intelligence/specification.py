@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from lm_tools_bridge.code_intelligence.checked_files import CheckedFiles
 
@@ -41,6 +41,24 @@ class Check:
     if_no_target: tuple[str, ...] = ()
     no_target: str = ""
     stops_at_errors: bool = False
+
+
+INSTALL_VERB: Final = "lmtb languages install"
+"""What hints name: it shows what it would install, from where, and asks."""
+Registry = Literal["PyPI", "npm", "Go", "rustup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What `lmtb languages install` gets a server from.
+
+    Attributes:
+        registry: where from.
+        names: of packages as the registry's own program takes them, the server's first.
+    """
+
+    registry: Registry
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +98,8 @@ class ServerSpecification:
         project_code: what of the project it runs, e.g. `build scripts`, to tell whom the user trusts.
         caches: its folders in the user's cache folder, which it may write without trust.
         project_cache: likewise in a folder of the project that has one of `project_files`.
-        install: what a user types to install it.
+        package: where `lmtb languages install` gets it; None if it cannot.
+        install: what a user does to install it, if there is no package.
         needs: programs that it runs to read a project, by name, each with how to install it.
         exact_query: how `workspace/symbol` is asked for names that end with `{name}`, if there is a way.
         doubt: what its answers may lack in this project, in a sentence; they are `partial` for this reason.
@@ -121,6 +140,7 @@ class ServerSpecification:
     project_code: str = ""
     caches: tuple[str, ...] = ()
     project_cache: str = ""
+    package: Package | None = None
     install: str = ""
     needs: Mapping[str, str] = field(default_factory=dict)
     exact_query: str = "{name}"
@@ -132,6 +152,11 @@ class ServerSpecification:
     checked_files: CheckedFiles | None = None
     needs_named_files: bool = False
     unknown_modules: frozenset[str] = frozenset()
+
+    @property
+    def install_step(self) -> str:
+        """What a user types or reads to install it; empty if that is not known."""
+        return self.install if self.package is None else f"{INSTALL_VERB} {self.name}"
 
 
 def merged_deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where this program was installed from, and the command that adds an extra to it.
+"""Where this program was installed from, the command that adds an extra to it, and its folder for data.
 
 No hint names the distribution alone: on a package index, that name could belong to anybody.
 
@@ -20,6 +20,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 DISTRIBUTION: Final = "lm-tools-bridge"
+LANGUAGE_SERVERS: Final = "language-servers"
+"""The folder in that for data that has the language servers which were installed for the user."""
 _EXTRA: Final = re.compile(r"""extra == ['"]([a-z]+)['"]""")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -162,3 +164,19 @@ def _is_installed(requirement: str) -> bool:
         return name is not None and bool(metadata.distribution(name[0]))
     except metadata.PackageNotFoundError:
         return False
+
+
+def data_folder(home: Path | None = None) -> Path:
+    """The folder for what this program got for its user, and could get again; it need not exist.
+
+    HOME alone decides it, as for the sockets: a manager that a desktop program started has few variables, and
+    has to find what a terminal installed.
+
+    Args:
+        home: of another user than the one of this process.
+    """
+    if sys.platform in {"darwin", "win32"}:
+        import platformdirs  # takes 10 ms, which nothing needs on Linux
+
+        return platformdirs.user_data_path(DISTRIBUTION, appauthor=False)
+    return (home or Path.home()) / ".local" / "share" / DISTRIBUTION

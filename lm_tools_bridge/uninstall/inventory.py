@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine.own_distribution import LANGUAGE_SERVERS, data_folder
 from manager.cli.completion import SHELLS, places
 from manager.cli.service.facts import is_in_cache
 from manager.configuration.paths import Paths
@@ -106,6 +107,7 @@ def groups(paths: Paths, home: Path, *, keeps_undo: bool = False) -> list[Group]
             (*running, state),
         ),
         Group("caches", "downloads of script tools", _caches(home), is_whole=True),
+        Group("servers", "language servers that it installed", _language_servers(home), is_whole=True),
         Group("completion", "completion scripts of shells", tuple(_completion(home))),
         Group("secrets", "stored tokens and logins", _existing(state, ["secrets"]), (state,), is_secret=True),
     ]
@@ -138,6 +140,11 @@ def _completion(home: Path) -> Iterator[Path]:
 
 def _caches(home: Path) -> tuple[Path, ...]:
     folder = home / ".cache" / _PROGRAM / "scripts"
+    return (folder,) if _is_own_folder(folder) else ()
+
+
+def _language_servers(home: Path) -> tuple[Path, ...]:
+    folder = data_folder(home) / LANGUAGE_SERVERS
     return (folder,) if _is_own_folder(folder) else ()
 
 

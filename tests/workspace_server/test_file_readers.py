@@ -42,6 +42,8 @@ _SHOWS_NOTHING: Final = {
     f"{_LANGUAGES}tree/tree_scan.py": "digests",
     f"{_LANGUAGES}sync/project_definition.py": "whether it is valid JSON",
     f"{_LANGUAGES}kinds/project_languages.py": "which tools are configured",
+    f"{_LANGUAGES}kinds/installed_servers.py": "our own records",
+    f"{_LANGUAGES}kinds/package_managers.py": "lock files of npm in a folder of ours",
     f"{_LANGUAGES}kinds/programs.py": "versions",
     f"{_LANGUAGES}kinds/typescript_version.py": "versions",
     f"{_LANGUAGES}python_projects/environments.py": "folders of environments",

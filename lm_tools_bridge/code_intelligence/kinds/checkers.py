@@ -7,7 +7,7 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.kinds.compiled_languages import GOPLS, RUST_ANALYZER
 from lm_tools_bridge.code_intelligence.kinds.python import TY
 from lm_tools_bridge.code_intelligence.kinds.scripts_and_formats import ESLINT, TYPESCRIPT
-from lm_tools_bridge.code_intelligence.specification import Check, Role, ServerSpecification
+from lm_tools_bridge.code_intelligence.specification import Check, Package, Role, ServerSpecification
 
 _DIAGNOSTICS: Final[frozenset[Role]] = frozenset({"diagnostics"})
 
@@ -20,7 +20,7 @@ MYPY: Final = ServerSpecification(
     needs_marker=True,
     check=Check("mypy", if_no_target=(".",), no_target="Missing target"),
     project_code="plug-ins that its configuration names",
-    install="pip install mypy",
+    package=Package("PyPI", ("mypy",)),
 )
 TSC: Final = ServerSpecification(
     name="tsc",
@@ -31,7 +31,7 @@ TSC: Final = ServerSpecification(
     needs_marker=True,
     check=Check("tsc"),
     project_code="its configuration, which can name files to write",
-    install="npm install --global typescript",
+    install="npm install --save-dev typescript",
 )
 """Where TypeScript is older than 7, and no server for it is there."""
 ESLINT_CHECK: Final = ServerSpecification(
@@ -43,7 +43,7 @@ ESLINT_CHECK: Final = ServerSpecification(
     needs_marker=True,
     check=Check("eslint"),
     project_code="its configuration and plug-ins, which are programs",
-    install="npm install --global eslint",
+    install="npm install --save-dev eslint",
 )
 """Where ESLint is there, and no server for it."""
 CARGO_CHECK: Final = ServerSpecification(

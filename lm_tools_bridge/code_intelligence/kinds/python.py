@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.specification import Package, ServerSpecification
 
 _LANGUAGES: Final = {".py": "python", ".pyi": "python"}
 _MARKERS: Final = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
@@ -31,7 +31,7 @@ TY: Final = ServerSpecification(
     holds_empty_reports=True,
     runs_nothing_of_the_project="it reads virtual environments as files, and has no plug-ins",
     caches=("ty",),
-    install="pip install ty",
+    package=Package("PyPI", ("ty",)),
 )
 BASEDPYRIGHT: Final = ServerSpecification(
     name="basedpyright",
@@ -45,7 +45,7 @@ BASEDPYRIGHT: Final = ServerSpecification(
     ready_title="Found ",
     grace_s=1.0,
     project_code=_INTERPRETER,
-    install="pip install basedpyright",
+    package=Package("PyPI", ("basedpyright",)),
 )
 PYRIGHT: Final = ServerSpecification(
     name="pyright",
@@ -60,7 +60,7 @@ PYRIGHT: Final = ServerSpecification(
     grace_s=1.0,
     # without an environment it starts `python3` there; shims of version managers look at that folder
     project_code="the Python of its environment, or the one that files such as .python-version choose",
-    install="npm install --global pyright",
+    package=Package("npm", ("pyright",)),
 )
 PYREFLY: Final = ServerSpecification(
     name="pyrefly",
@@ -74,7 +74,7 @@ PYREFLY: Final = ServerSpecification(
     settings={"python": {"pyrefly": {"displayTypeErrors": "force-on"}}},
     ready="settled",
     project_code=_INTERPRETER,
-    install="pip install pyrefly",
+    package=Package("PyPI", ("pyrefly",)),
 )
 RUFF: Final = ServerSpecification(
     name="ruff",
@@ -84,5 +84,5 @@ RUFF: Final = ServerSpecification(
     markers=_MARKERS,
     ready="first-answer",
     runs_nothing_of_the_project="its rules are compiled in, and it has no plug-ins",
-    install="pip install ruff",
+    package=Package("PyPI", ("ruff",)),
 )

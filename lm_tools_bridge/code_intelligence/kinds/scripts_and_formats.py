@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lm_tools_bridge.code_intelligence.specification import ServerSpecification
+from lm_tools_bridge.code_intelligence.specification import Package, ServerSpecification
 
 _SCRIPTS: Final = {
     ".ts": "typescript", ".mts": "typescript", ".cts": "typescript", ".tsx": "typescriptreact",
@@ -35,7 +35,7 @@ TYPESCRIPT: Final = ServerSpecification(
     libraries=_LIBRARIES,
     ready="first-answer",
     runs_nothing_of_the_project="it is one program, and loads neither plug-ins nor another TypeScript",
-    install="npm install --global typescript@7",
+    package=Package("npm", ("typescript@7",)),
 )
 """The compiler itself, from version 7."""
 TYPESCRIPT_LANGUAGE_SERVER: Final = ServerSpecification(
@@ -53,7 +53,13 @@ TYPESCRIPT_LANGUAGE_SERVER: Final = ServerSpecification(
     ready_title="Initializing JS/TS language features",
     grace_s=1.3,
     project_code=_COMPILER,
-    install="npm install --global typescript-language-server typescript@5",
+    package=Package(
+        "npm",
+        (
+            "typescript-language-server",
+            "typescript@5",
+        ),
+    ),
 )
 VTSLS: Final = ServerSpecification(
     name="vtsls",
@@ -69,7 +75,7 @@ VTSLS: Final = ServerSpecification(
     ready_title="Initializing '",
     grace_s=1.3,
     project_code=_COMPILER,
-    install="npm install --global @vtsls/language-server",
+    package=Package("npm", ("@vtsls/language-server",)),
 )
 ESLINT: Final = ServerSpecification(
     name="eslint",
@@ -84,7 +90,7 @@ ESLINT: Final = ServerSpecification(
     settings={"": {"validate": "on", "run": "onType", "workingDirectory": {"mode": "auto"}}},
     ready="first-answer",
     project_code="its ESLint, with configuration and plug-ins that are programs",
-    install="npm install --global vscode-langservers-extracted",
+    package=Package("npm", ("vscode-langservers-extracted",)),
 )
 YAML: Final = ServerSpecification(
     name="yaml",
@@ -98,7 +104,7 @@ YAML: Final = ServerSpecification(
     },
     ready="settled",
     runs_nothing_of_the_project="it reads schemas as data, and starts no program",
-    install="npm install --global yaml-language-server",
+    package=Package("npm", ("yaml-language-server",)),
 )
 JSON: Final = ServerSpecification(
     name="json",
@@ -110,7 +116,7 @@ JSON: Final = ServerSpecification(
     settings={"json": {"validate": {"enable": True}}},
     ready="first-answer",
     runs_nothing_of_the_project="it reads schemas as data, and starts no program",
-    install="npm install --global vscode-langservers-extracted",
+    package=Package("npm", ("vscode-langservers-extracted",)),
 )
 HTML: Final = ServerSpecification(
     name="html",
@@ -120,7 +126,7 @@ HTML: Final = ServerSpecification(
     roles=frozenset({"symbols"}),
     ready="first-answer",
     runs_nothing_of_the_project="it parses scripts with a TypeScript of its own, and starts no program",
-    install="npm install --global vscode-langservers-extracted",
+    package=Package("npm", ("vscode-langservers-extracted",)),
 )
 CSS: Final = ServerSpecification(
     name="css",
@@ -129,7 +135,7 @@ CSS: Final = ServerSpecification(
     commands=(("vscode-css-language-server", "--stdio"),),
     ready="first-answer",
     runs_nothing_of_the_project="it parses only, and starts no program",
-    install="npm install --global vscode-langservers-extracted",
+    package=Package("npm", ("vscode-langservers-extracted",)),
 )
 BASH: Final = ServerSpecification(
     name="bash",
@@ -139,7 +145,7 @@ BASH: Final = ServerSpecification(
     settings={"bashIde": {"backgroundAnalysisMaxFiles": 2000}},
     ready="settled",
     project_code="the shellcheck that toolchain files such as .tool-versions choose in its folder",
-    install="npm install --global bash-language-server",
+    package=Package("npm", ("bash-language-server",)),
 )
 LUA: Final = ServerSpecification(
     name="lua",

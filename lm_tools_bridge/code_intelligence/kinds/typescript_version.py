@@ -47,7 +47,7 @@ class ProjectTypeScript:
         uses = "has" if self.is_installed else "asks for"
         return (
             f"the project {uses} TypeScript {self.version}, and this is TypeScript {NATIVE_MAJOR}: errors "
-            "and uses may differ; `npm install --global typescript-language-server typescript@5` and "
+            "and uses may differ; `lmtb languages install typescript-language-server` and "
             "`lmtb trust` add a server that uses the project's version"
         )
 

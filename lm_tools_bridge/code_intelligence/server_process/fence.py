@@ -26,6 +26,7 @@ from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
 from lm_tools_bridge.code_intelligence.library_folders import library_folders
 from lm_tools_bridge.code_intelligence.server_process.launch import Launch
 from lm_tools_bridge.machine.own_children import MAX_FILE_BYTES
+from lm_tools_bridge.machine.own_distribution import LANGUAGE_SERVERS, data_folder
 from lm_tools_bridge.machine.private_folder import PrivateFolder, temporary_folder
 from workspace_server.processes.child_process import Command
 from workspace_server.processes.confinement import LAUNCHER, Confinement
@@ -80,7 +81,8 @@ def needed_files(environ: Mapping[str, str], command: Iterable[str], name: str) 
     programs = [Path(os.path.realpath(word)).parent for word in words]
     programs += [Path(part) for part in environ.get("PATH", "").split(os.pathsep) if part]
     around = (path for folder in programs if not home.is_relative_to(folder) for path in _around(folder))
-    ours = (Path(LAUNCHER).parents[2], Path(sys.prefix), Path(sys.base_prefix))
+    installed = data_folder(home) / LANGUAGE_SERVERS / "servers"
+    ours = (Path(LAUNCHER).parents[2], Path(sys.prefix), Path(sys.base_prefix), installed)
     libraries = library_folders(environ, [Path(word).name for word in words], ())
     return (settings, *below, *around, *ours, *libraries)
 

@@ -43,7 +43,20 @@ def test_a_missing_server_is_told_with_what_to_install(home: Home) -> None:
     home.write("a.go", "")
     found = server(home, "gopls")
     assert (found["state"], found["program"]) == ("missing", None)
-    assert "go install" in found["reason"]
+    assert found["reason"].endswith("to install it: lmtb languages install gopls")
+    assert found["install"] == "gopls"
+
+
+def test_a_server_whose_other_program_is_missing_is_told_with_that(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home.bin))
+    home.write("a.go", "")
+    home.program("gopls")
+    home.run("trust", home.root, "--yes")
+    found = server(home, "gopls")
+    assert (found["state"], found["install"]) == ("missing", None)
+    assert "`go` was not found" in found["reason"]
 
 
 def test_what_waits_for_trust_is_not_asked_for_its_version(home: Home) -> None:
@@ -114,6 +127,7 @@ def test_a_server_of_another_typescript_is_told_with_what_it_may_lack(home: Home
     row = server(home, "typescript")
     assert row["state"] == "installed"
     assert "the project asks for TypeScript ~5.6, and this is TypeScript 7" in row["reason"]
+    assert row["install"] == "typescript-language-server"
 
 
 def test_the_environment_of_python_is_told_or_that_there_is_none(home: Home) -> None:

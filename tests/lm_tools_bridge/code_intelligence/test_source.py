@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.kinds.programs import programs_folder
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.source import LanguageServerSource
 from lm_tools_bridge.code_intelligence.tools import definitions
@@ -77,6 +78,21 @@ async def test_diagnostics_once_listed_stay(tmp_path: Path) -> None:
         await source.refresh()
         await source.close()  # waits for the look
         assert await listed(source) == shown
+
+
+async def test_a_server_that_the_user_just_installed_brings_its_tools_with_the_next_list(
+    tmp_path: Path,
+) -> None:
+    servers = InMemoryServers()
+    source = source_of(tmp_path, servers)
+    assert await names(source) == DIAGNOSTICS
+    servers.running = [InMemoryServer(kind("ty", ".py"))]
+    assert source.cached_tools() is not None  # nothing says that it is there
+    folder = Path(programs_folder())
+    folder.mkdir(parents=True)
+    assert source.cached_tools() is None
+    assert "lm_references" in await names(source)
+    assert source.cached_tools() is not None
 
 
 async def test_an_editor_with_the_project_is_something_that_checks_it(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from workspace_server.command.__main__ import FOR_ANYONE as FOR_ANYONE_OF_SERVER
 from workspace_server.command.__main__ import cli as servers
 
 DECIDING = {
-    "approvals", "approvals approve", "approvals deny", "demo", "record off", "record on", "record purge",
+    "approvals", "approvals approve", "approvals deny", "demo", "languages install", "languages remove",
+    "languages update", "record off", "record on", "record purge",
     "remote add", "remote connect", "remote install", "remote remove", "restart", "secrets delete", "secrets set",
     "servers login", "service install", "service uninstall", "stop", "team join", "team leave", "team offer",
     "team unuse", "team use", "team withdraw", "token create", "token revoke", "tools allow", "tools ask",

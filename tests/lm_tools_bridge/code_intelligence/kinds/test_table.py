@@ -80,7 +80,7 @@ def test_dependencies_are_no_languages_of_the_project(project: LanguageProject) 
 
 @pytest.mark.parametrize("name", sorted(set(KINDS) - {OUTLINE.name}))  # an extra of this product
 def test_every_kind_says_how_it_is_installed(name: str) -> None:
-    assert KINDS[name].install
+    assert KINDS[name].install_step
     assert all(KINDS[name].commands)
 
 

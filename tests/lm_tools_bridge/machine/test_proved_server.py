@@ -156,7 +156,8 @@ def test_every_module_that_has_the_own_token_has_a_sender_above() -> None:
     users = {
         str(file.relative_to(ROOT))
         for file in files
-        for node in ast.walk(ast.parse(file.read_text()))
+        if "own_token" in (text := file.read_text())  # parsing all takes seconds
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom) and node.module == "lm_tools_bridge.machine.own_token"
     }
     assert {user for user in users if not user.startswith("lm_tools_bridge/tokens/")} == HAS_TOKEN

@@ -267,7 +267,10 @@ async def setup(
         patch.setattr(direct_relay, "PATIENCE_S", 20.0)  # no other call continues in a task for its time
         # one date in all heads of the server: with a head that is new to it, the route cache writes nothing
         patch.setattr(web_response, "rfc822_formatted_time", lambda: "Mon, 02 Nov 2026 10:00:00 GMT")
-        async with registered_setup(tmp_path_factory.mktemp("paths")) as running:
+        async with registered_setup(
+            tmp_path_factory.mktemp("paths"),
+            health_interval_s=600,  # a health request takes the connection that a call is to find
+        ) as running:
             yield running
 
 

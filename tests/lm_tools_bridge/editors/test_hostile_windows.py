@@ -19,6 +19,7 @@ from lm_tools_bridge.editors.finder import WindowFinder
 from lm_tools_bridge.editors.source import EditorSource
 from lm_tools_bridge.machine import peer_uid
 from lm_tools_bridge.protocol.errors import Refusal
+from support.processes.timeouts import GUARD_S
 from support.servers.mcp_sources.remote_source import context
 from support.servers.scripted.editor_window import EditorWindow, a_tool, free_range
 
@@ -59,7 +60,7 @@ async def attached(root: Path, answer: Answer) -> AsyncIterator[EditorSource]:
 
 
 async def call(source: EditorSource) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GUARD_S):
         outcome = await source.call_tool("lm_x", {}, context({}))
     return json.loads(bytes(outcome)) if isinstance(outcome, msgspec.Raw) else outcome
 

@@ -17,6 +17,7 @@ from manager.stdio_bridge import manager_connection, request_relay, session
 from manager.stdio_bridge.bridge import Bridge
 from manager.stdio_bridge.manager_connection import ManagerConnection
 from manager.stdio_bridge.stdio import LineTooLong
+from support.processes.timeouts import GUARD_S
 from support.servers.scripted.scripted_manager import ScriptedManager, in_session
 from support.servers.scripted.scripted_workspace_server import (
     Received,
@@ -84,7 +85,7 @@ class Client:
 
     async def next(self) -> dict[str, Any]:
         """The next message the client gets."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(GUARD_S):
             return await self.got.get()
 
     async def ask(self, method: str, params: Any = None, identity: Any = None) -> dict[str, Any]:
@@ -97,7 +98,7 @@ class Client:
 
     async def eventually(self, holds: Callable[[], object]) -> None:
         """Wait until it holds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(GUARD_S):
             while not holds():
                 await asyncio.sleep(0.01)
 

@@ -21,8 +21,9 @@ from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.pool import request_head
 from manager.upstream.response import HIGH_WATER, ResponseHead
 from manager.upstream.response_parser import MAX_HEAD
+from support.processes.timeouts import GUARD_S
 
-BOUND = 5.0
+BOUND = GUARD_S
 LIMIT = 1024 * 1024
 ONE_READ = 256 * 1024  # the most a loop takes from a socket at once
 GET = request_head(b"GET", b"/", b"h", (), 0)
@@ -603,7 +604,6 @@ async def test_a_close_that_the_loop_has_not_processed_makes_it_unfit():
         await asyncio.wait_for(lost.wait(), BOUND)
 
 
-READ_BUFFER_BOUND = 10.0
 BODY = random.Random(1).randbytes(5_000_000)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 
@@ -649,7 +649,7 @@ async def both():
 
 async def read(client: socket.socket, size: int, *, at_a_time: int) -> bytes:
     loop, got = asyncio.get_running_loop(), bytearray()
-    async with asyncio.timeout(READ_BUFFER_BOUND):
+    async with asyncio.timeout(BOUND):
         while len(got) < size:
             got += await loop.sock_recv(client, at_a_time)
             await asyncio.sleep(0)
@@ -716,7 +716,7 @@ async def test_data_after_a_lent_body_closes_the_connection(serve, connect, both
     ended = lent(response, line)
     assert await read(client, len(BODY), at_a_time=1_000_000) == BODY
     assert await ended is None
-    async with asyncio.timeout(READ_BUFFER_BOUND):
+    async with asyncio.timeout(BOUND):
         while connection.is_open:
             await asyncio.sleep(0)
 
@@ -732,7 +732,7 @@ async def test_abandoning_a_lent_body_closes_its_connection(serve, connect, both
     lent(response, line)
     await read(client, read_buffer.SIZE, at_a_time=10_000)
     response.abandon()
-    async with asyncio.timeout(READ_BUFFER_BOUND):
+    async with asyncio.timeout(BOUND):
         while connection.is_open:
             await asyncio.sleep(0)
 

@@ -11,8 +11,9 @@ import pytest
 from aiohttp import web
 
 from manager.upstream.failures import Blame, UpstreamFailure
+from support.processes.timeouts import GUARD_S
 
-BOUND = 5.0
+BOUND = GUARD_S
 LIMIT = 1024 * 1024
 HEALTH = b"GET /mcp/health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"
 SECRET = b"s3cret-of-the-call"
@@ -512,8 +513,8 @@ async def test_200_calls_at_once_get_their_own_answers(aiohttp_port, pool_to):
         response = await pool.request(b"POST", b"/echo", ((b"Content-Type", b"application/json"),), body)
         assert json.loads(await response.read(LIMIT)) == {"id": number, "length": number * 997}
 
-    pool = pool_to(aiohttp_port[0], max_idle=64)
-    async with asyncio.timeout(4 * BOUND):
+    pool = pool_to(aiohttp_port[0], max_idle=64, connect_timeout=BOUND)
+    async with asyncio.timeout(BOUND):
         for _ in range(2):
             await asyncio.gather(*map(ask, range(200)))
     await until(lambda: pool.in_use == 0)

@@ -14,10 +14,11 @@ from lm_tools_bridge.code_intelligence.wire.connection import (
     Connection,
 )
 from support.processes.child_processes import until
+from support.processes.timeouts import GUARD_S
 from support.servers.language_servers.scripted_language_server import Heard, connected
 
 
-async def failure(connection: Connection, method: str = "x", timeout_s: float = 10) -> Exception:
+async def failure(connection: Connection, method: str = "x", timeout_s: float = GUARD_S) -> Exception:
     with pytest.raises((RequestFailed, RequestTimedOut, ServerGone)) as raised:
         await connection.request(method, {}, timeout_s=timeout_s)
     return raised.value

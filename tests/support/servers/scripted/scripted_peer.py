@@ -12,9 +12,10 @@ import pytest
 
 from manager.upstream.connection import Connection
 from manager.upstream.pool import Pool
+from support.processes.timeouts import GUARD_S
 
 NONCE = b"the-right-instance"
-BOUND = 5.0  # seconds; every wait for the other side ends
+BOUND = GUARD_S
 
 Script = Callable[["Peer"], Awaitable[None]]
 

@@ -28,7 +28,7 @@ _WORDS: Final = {
     Tone.BUSY: "starting connecting stopping draining restarting running",
     Tone.WARN: "backoff pending_trust auth_required suspect degraded new changed outdated warn other",
     Tone.BAD: "failed crash_looping unhealthy fail unusable not error",
-    Tone.OFF: "stopped offline gone idle disabled no missing unknown removed cancelled",
+    Tone.OFF: "stopped offline gone idle disabled no missing unknown removed cancelled unlisted",
 }
 _TONES: Final = {word: tone for tone, words in _WORDS.items() for word in words.split()}
 

@@ -155,6 +155,7 @@ async def names_of(client: Client) -> set[str]:
     return set(await listed(client))
 
 
+@pytest.mark.parametrize("project", [{"has_file_tools": "no"}], indirect=True)
 @pytest.mark.parametrize("name", ["codex-mcp-client", "copilot-cli"])
 async def test_a_file_reaches_a_model_that_may_see_both_parts_once(project: Project, name: str) -> None:
     client = await client_of(project, name, "session")

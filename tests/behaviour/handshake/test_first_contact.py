@@ -68,7 +68,7 @@ async def slow(tmp_path: Path) -> AsyncIterator[SlowProject]:
     body = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n{PROMPTS}serve(echo)"
     command, *arguments = program(body)
     assert command == sys.executable
-    async with running_gateway(tmp_path) as gateway:
+    async with running_gateway(tmp_path, has_file_tools="no") as gateway:
         project = gateway.project("slow")
         project.servers(slow={"command": command, "args": arguments})
         await project.trust()

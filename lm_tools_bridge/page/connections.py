@@ -165,7 +165,7 @@ def connections_html(picture: Connections, needs: int) -> str:
     Args:
         needs: how many things need a person; they are below, or beside.
     """
-    badge = f'<a class="badge" href="#needs">{_counted(needs, "need")} you</a>' if needs else ""
+    badge = f'<a class="badge" href="#needs">{_count_text(needs, "need")} you</a>' if needs else ""
     head = f'<div class="head"><h2>Connected now</h2>{badge}</div>'
     if not picture.lanes:
         return (
@@ -174,22 +174,22 @@ def connections_html(picture: Connections, needs: int) -> str:
         )
     counts = " · ".join(
         (
-            _counted(picture.agents, "agent"),
-            _counted(picture.projects, "project"),
-            _counted(picture.servers, "server"),
+            _count_text(picture.agents, "agent"),
+            _count_text(picture.projects, "project"),
+            _count_text(picture.servers, "server"),
         )
     )
     lanes = "".join(map(_lane_html, picture.lanes))
     rest = ""
     if picture.left_out:
-        rest = f'<p><a href="#projects">{_counted(picture.left_out, "more project")}</a></p>'
+        rest = f'<p><a href="#projects">{_count_text(picture.left_out, "more project")}</a></p>'
     heads = (
         '<p class="heads" aria-hidden="true"><span>Agents</span><span>Project</span><span>Servers</span></p>'
     )
     return f'{head}<p class="dim">{counts}</p>{heads}<ul class="lanes">{lanes}</ul>{rest}'
 
 
-def _counted(count: int, thing: str) -> str:
+def _count_text(count: int, thing: str) -> str:
     if thing == "need":
         return "1 needs" if count == 1 else f"{count:,} need"
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -43,6 +43,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/editor-extension",
         "scripts/conformance",
         "scripts/pictures",
+        "scripts/release",
         "scripts/ways-of-starting",
         ".ci/run",
     ],

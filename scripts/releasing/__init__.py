@@ -1,0 +1,1 @@
+"""Builds and checks everything that a release consists of. Uploads nothing."""

@@ -135,7 +135,8 @@ class Installation:
             InstallError: the registry's program is missing, or failed.
         """
         package = _package_of(kind)
-        with tempfile.TemporaryDirectory(prefix="lmtb-resolve-") as folder:
+        # not below /tmp: these programs read settings from folders above, where other users may write
+        with tempfile.TemporaryDirectory(prefix="resolve-", dir=self._own_folder()) as folder:
             try:
                 resolution = MANAGERS[package.registry].resolve(package, Path(folder), self.runner)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -174,6 +175,16 @@ class Installation:
                 folder = self.servers.folder_of(record.server)
                 MANAGERS[record.registry].remove(kind.package, folder, self.runner)
             self.servers.remove(record.server)
+
+    def _own_folder(self) -> Path:
+        folder = self.servers.folder
+        try:
+            private_files.make_private(folder)
+        except private_files.UnsafePathError as error:
+            raise InstallError(str(error), error.hint) from error
+        except OSError as error:
+            raise InstallError(f"{folder} cannot be made: {error.strerror}", "see who owns it") from error
+        return folder
 
     def _install_files(self, plan: Plan, package: Package, folder: Path) -> InstalledServer:
         manager = MANAGERS[package.registry]

@@ -147,6 +147,14 @@ def test_the_registries_programs_run_in_a_folder_of_ours(
     npm.carry_out(npm.plan(PYRIGHT))
     for folder in (tmp_path / "seen.folders").read_text().splitlines():
         assert not Path(folder).is_relative_to(project)
+        assert Path(folder).is_relative_to(npm.servers.folder), "other users write into folders above"
+
+
+def test_a_folder_of_ours_that_cannot_be_used_is_told(npm: Installation) -> None:
+    npm.servers.folder.parent.mkdir(parents=True)
+    npm.servers.folder.write_text("a file")
+    with pytest.raises(InstallError, match=str(npm.servers.folder)):
+        npm.plan(PYRIGHT)
 
 
 def test_a_record_that_somebody_changed_leads_nowhere(npm: Installation) -> None:

@@ -85,13 +85,13 @@ async def test_a_server_that_the_user_just_installed_brings_its_tools_with_the_n
 ) -> None:
     servers = InMemoryServers()
     source = source_of(tmp_path, servers)
-    assert await names(source) == DIAGNOSTICS
+    assert await listed(source) == []
     servers.running = [InMemoryServer(kind("ty", ".py"))]
     assert source.cached_tools() is not None  # nothing says that it is there
     folder = Path(programs_folder())
     folder.mkdir(parents=True)
     assert source.cached_tools() is None
-    assert "lm_references" in await names(source)
+    assert "lm_references" in await listed(source)
     assert source.cached_tools() is not None
 
 

@@ -59,7 +59,8 @@ async def test_an_open_page_gets_everything_and_then_what_changes(
 ) -> None:
     async with http.get(f"{manager.base}/page/changes") as stream:
         first = await event(stream)
-        assert list(first) == ["needs", "projects", "calls", "clients", "manager", "health", "browsers"]
+        top = ["connections", "savings", "needs"]
+        assert list(first) == [*top, "projects", "calls", "clients", "manager", "health", "browsers"]
         assert "first request from its folder" in first["projects"]
         project = make_project(tmp_path / "shop")
         call = {

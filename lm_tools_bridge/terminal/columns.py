@@ -73,7 +73,8 @@ def least_width(kind: Kind, text: str, screen: Screen) -> int:
     if kind is Kind.TEXT:
         return min(width, _TEXT)
     if kind is Kind.FOLDER and text.startswith(("/", "~")):
-        return min(width, max(_FOLDER, (screen.width or 0) - _WIDE))
+        name = screen.measure(f"…/{text.rpartition('/')[2]}")  # whole, as it is what people look for
+        return min(width, max(_FOLDER, name, (screen.width or 0) - _WIDE))
     return width
 
 

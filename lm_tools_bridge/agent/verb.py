@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from lm_tools_bridge.agent.replacing import become, command_line
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, is_json, json_option
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, is_json, json_option
 from manager.cli.output.manager_access import user_paths
 
 _PROVIDERS: Final = ("ollama", "openai", "azure", "anthropic", "gemini", "mistral", "openrouter", "manual")
@@ -19,7 +19,11 @@ def _providers(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     return [name for name in _PROVIDERS if name.startswith(begun)]
 
 
-@click.group(cls=SubVerbs, invoke_without_command=True)
+@click.group(
+    cls=SubVerbs,
+    invoke_without_command=True,
+    epilog=examples("lmtb agent", 'lmtb agent -p "What does this project do?"'),
+)
 @click.option("--provider", metavar="P", shell_complete=_providers, help="Instead of default_provider.")
 @click.option("--model", metavar="M", help="Instead of the provider's configured model.")
 @click.option("--continue", "resume", is_flag=True, help="Go on with the last session of this folder.")

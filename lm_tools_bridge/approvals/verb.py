@@ -14,7 +14,15 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.protocol.internal.request_state import short_approval_id
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, print_line, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    SubVerbs,
+    examples,
+    json_option,
+    print_json,
+    print_line,
+    say,
+)
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.text.printable import operand, printable
 from manager.cli import workspace_command
@@ -42,7 +50,7 @@ _WORDS: Final = {"y": "once", "yes": "once", "a": "always", "always": "always", 
 _NOTHING: Final = "no call waits for approval"
 
 
-@click.group(cls=SubVerbs, invoke_without_command=True)
+@click.group(cls=SubVerbs, invoke_without_command=True, epilog=examples("lmtb approvals"))
 @click.option("--follow", is_flag=True, help="Go on, and show each call that begins to wait.")
 @json_option
 @click.pass_context

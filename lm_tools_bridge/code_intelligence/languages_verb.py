@@ -9,7 +9,7 @@ import click
 
 from lm_tools_bridge.code_intelligence import install_verbs
 from lm_tools_bridge.protocol.internal.source_states import DOWN
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
@@ -33,7 +33,11 @@ _COLUMNS: Final = (
 )
 
 
-@click.group(cls=SubVerbs, invoke_without_command=True)
+@click.group(
+    cls=SubVerbs,
+    invoke_without_command=True,
+    epilog=examples("lmtb languages", "lmtb languages install python"),
+)
 @cwd_option
 @json_option
 @click.pass_context

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.code_intelligence.kinds.programs import programs_folder
 from lm_tools_bridge.code_intelligence.server import LanguageServers, ServerStatus, Unavailable, restarted
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
 from lm_tools_bridge.code_intelligence.tools import definitions
 from lm_tools_bridge.code_intelligence.tools.workplace import AskEditor, Environment, Workplace, no_editor
 from lm_tools_bridge.machine.disks import are_local
+from lm_tools_bridge.machine.own_distribution import programs_folder
 from lm_tools_bridge.protocol.internal.source_states import DOWN
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import log

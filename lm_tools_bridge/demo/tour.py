@@ -23,7 +23,7 @@ from lm_tools_bridge.demo.code_tour import CodeTour
 from lm_tools_bridge.demo.project_tools import ProjectToolsTour
 from lm_tools_bridge.demo.sandbox import Sandbox
 from lm_tools_bridge.protocol.names import CALL_TOOL, HANDSHAKE, LATEST_LEGACY, LATEST_MODERN
-from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_line, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, is_json, json_option, print_line, say
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.text.quantities import latency
 from manager.cli.output.overview import workspace_table
@@ -77,7 +77,7 @@ class Narrator:
         self._last = time.perf_counter()
 
 
-@click.command()
+@click.command(epilog=examples("lmtb demo"))
 @click.option("--keep", is_flag=True, help="Keep the temporary folder, to look around in it.")
 @json_option
 def demo(keep: bool, as_json: bool) -> None:

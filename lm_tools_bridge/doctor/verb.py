@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from lm_tools_bridge.doctor.checks import all_findings
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli import workspace_command
@@ -19,7 +19,7 @@ _ORDER: Final = (Level.FAIL, Level.WARN, Level.OK)
 """Worst first: nobody has to look for a failure between lines that are well."""
 
 
-@click.group(cls=SubVerbs, invoke_without_command=True)
+@click.group(cls=SubVerbs, invoke_without_command=True, epilog=examples("lmtb doctor", "lmtb doctor env"))
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:

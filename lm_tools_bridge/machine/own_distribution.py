@@ -180,3 +180,8 @@ def data_folder(home: Path | None = None) -> Path:
 
         return platformdirs.user_data_path(DISTRIBUTION, appauthor=False)
     return (home or Path.home()) / ".local" / "share" / DISTRIBUTION
+
+
+def programs_folder() -> str:
+    """Where `lmtb languages install` puts links to programs."""
+    return str(data_folder() / LANGUAGE_SERVERS / "bin")

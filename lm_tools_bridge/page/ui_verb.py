@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.printable import printable
 from manager.cli.output.manager_access import explained, user_paths
@@ -24,7 +24,7 @@ _COLUMNS: Final = (
 _ALL: Final = -1  # no session has this number
 
 
-@click.command()
+@click.command(epilog=examples("lmtb ui"))
 @click.option("--print", "only_print", is_flag=True, help="Only print the address, for a browser elsewhere.")
 @click.option("--list", "list_all", is_flag=True, help="List the browsers that may act.")
 @click.option(

@@ -94,6 +94,11 @@ def to_the_user(step: str) -> str:
     return step
 
 
+def examples(*lines: str) -> str:
+    """The end of a verb's help: commands as a person would type them, each in a line of its own."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 class SubVerbs(click.Group):
     """The verbs of a verb, such as those of `lmtb tools`: with near names for a mistyped one.
 

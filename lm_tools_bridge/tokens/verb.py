@@ -10,7 +10,15 @@ from typing import Any, Final
 import click
 import msgspec
 
-from lm_tools_bridge.terminal.command_line import Failure, Length, SubVerbs, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    Length,
+    SubVerbs,
+    examples,
+    json_option,
+    print_json,
+    say,
+)
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.tokens.token import (
@@ -36,7 +44,7 @@ _COLUMNS: Final = (
 )
 
 
-@click.group(cls=SubVerbs)
+@click.group(cls=SubVerbs, epilog=examples("lmtb token create container", "lmtb token list"))
 def token() -> None:
     """Make tokens for programs whose user the manager cannot see: in containers, behind forwarded ports.
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, print_line
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_json, print_line
 from lm_tools_bridge.terminal.show import show
 from lm_tools_bridge.terminal.views import View
 from lm_tools_bridge.top.frame import WAITING, Frame, frame, views
@@ -47,7 +47,7 @@ _ONCE_S: Final = 0.5
 """Seconds between the two samples of a single frame, which its rates cover."""
 
 
-@click.command()
+@click.command(epilog=examples("lmtb top", "lmtb top --once"))
 @click.option("--once", is_flag=True, help="Print one frame and end.")
 @click.option(
     "--interval",

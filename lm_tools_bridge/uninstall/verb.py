@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lm_tools_bridge.machine.private_folder import remove
-from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, confirm, examples, json_option, print_json, say
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.uninstall.inventory import Group, groups, own_files, remains
 from manager.cli.output.manager_access import user_paths
@@ -33,7 +33,7 @@ _SECRETS_S: Final = 60.0
 """A locked keyring asks a person for its password."""
 
 
-@click.command()
+@click.command(epilog=examples("lmtb uninstall"))
 @click.option("--yes", "-y", is_flag=True, help="Do not ask; keeps secrets unless --secrets is given.")
 @click.option("--secrets", "with_secrets", is_flag=True, help="Remove stored tokens and logins, too.")
 @json_option

@@ -14,7 +14,7 @@ from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason
 from lm_tools_bridge.protocol.inbound import MISSING_CAPABILITY
-from lm_tools_bridge.terminal.command_line import Failure, is_json, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, is_json, json_option, print_json, say
 from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.form_fields import Field, InvalidLine, fields
 from lm_tools_bridge.text.printable import printable
@@ -104,7 +104,9 @@ _cwd_option = click.option(
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples('lmtb call lm_findFiles \'{"query": "*.py"}\'', "lmtb call datetime --cwd ~/shop")
+)
 @click.argument("name", shell_complete=completion.callable_tools)
 @click.argument("arguments", metavar="[JSON]", required=False)
 @_cwd_option

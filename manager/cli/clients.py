@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table, View
 from lm_tools_bridge.text.quantities import duration
 from manager.cli.output.manager_access import ask
@@ -36,7 +36,7 @@ _WHOAMI_COLUMNS: Final = (
 )
 
 
-@click.command()
+@click.command(epilog=examples("lmtb whoami"))
 @json_option
 def whoami(as_json: bool) -> None:
     """Show recent clients, and how each of their requests found its workspace.
@@ -105,7 +105,7 @@ _COLUMNS: Final = (
 )
 
 
-@click.command()
+@click.command(epilog=examples("lmtb clients", "lmtb clients --all"))
 @click.option(
     "--all", "everyone", is_flag=True, help="Also list clients that have been gone for over an hour."
 )

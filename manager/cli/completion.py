@@ -17,7 +17,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from lm_tools_bridge.machine import private_files
-from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, confirm, examples, json_option, print_json, say
 from manager.cli import COMPLETE_VARIABLE, workspace_command
 from manager.cli.output.file_changes import short, show_diff
 from manager.cli.output.manager_access import current_folder, user_paths
@@ -137,7 +137,7 @@ def next_step(shell: Shell, folder: Path) -> str:
     return "open a new shell"
 
 
-@click.command()
+@click.command(epilog=examples("lmtb completion bash --install"))
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.option("--install", is_flag=True, help="Write it to where the shell looks for it. Shows it, and asks.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")

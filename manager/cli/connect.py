@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from lm_tools_bridge.terminal.command_line import say
+from lm_tools_bridge.terminal.command_line import examples, say
 from manager.cli.output.manager_access import current_folder, user_paths
 from manager.routing.cwd import placeholder_in
 
 
-@click.command()
+@click.command(epilog=examples("lmtb connect", "lmtb connect --cwd ~/shop"))
 @click.option(
     "--cwd",
     type=click.Path(path_type=Path),

@@ -18,7 +18,7 @@ from typing import Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_line, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_line, say
 from lm_tools_bridge.text.near_names import did_you_mean
 from manager.cli import completion, workspace_command
 from manager.cli.output.manager_access import user_paths
@@ -32,7 +32,7 @@ _READ: Final = 1024 * 1024
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
-@click.command()
+@click.command(epilog=examples("lmtb log -f", "lmtb log --server github"))
 @click.option(
     "--cwd", type=click.Path(path_type=Path), help="The log of the workspace of this folder; here: --cwd ."
 )

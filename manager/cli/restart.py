@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_json, say
 from lm_tools_bridge.text.printable import printable
 from manager import __version__
 from manager.cli.output.manager_access import explained, user_paths
@@ -24,7 +24,7 @@ CHECK_S: Final = 45.0
 """Longest answer to the request: the manager first checks that the installed program can be loaded."""
 
 
-@click.command()
+@click.command(epilog=examples("lmtb restart", "lmtb restart --servers"))
 @click.option("--servers", is_flag=True, help="Start workspace servers anew, too, instead of keeping them.")
 @click.option(
     "--timeout",

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
+import shutil
 import sys
 from contextlib import nullcontext, redirect_stderr
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
@@ -21,7 +24,6 @@ from lm_tools_bridge.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.configuration.settings import FIELDS, ConfigurationError, description, load_settings
-from manager.documentation import page
 from manager.startup.systemd import is_service
 
 if TYPE_CHECKING:
@@ -107,26 +109,25 @@ def _is_ready(address: str, *, greets: bool, as_json: bool) -> None:
 
 
 def banner_text(address: str) -> str:
-    """What a person needs to know once the manager is ready: the address, how to connect, how to stop.
-
-    Single quotes around `${PWD}` matter: the client is to expand it, for each session anew.
-    """
-    where = printable(address)
+    """What a person needs to know once the manager is ready: commands that work in the shell it runs in."""
+    lmtb = printable(_typed())
     return "\n".join(
         (
-            f"LM Tools Bridge {__version__} is ready at {where}",
+            f"LM Tools Bridge {__version__} is ready at {printable(address)}",
             "",
-            "Connect an agent once, for all projects:",
-            f"  Claude Code   claude mcp add --transport http -s user lm-tools-bridge '{where}?cwd=${{PWD}}'",
-            "  Codex         in ~/.codex/config.toml:",
-            "                  [mcp_servers.lm-tools-bridge]",
-            f'                  url = "{where}"',
-            '                  env_http_headers = { "X-Workspace-Cwd" = "PWD" }',
-            f"  others        see {printable(page('clients/setup.md'))}",
-            "",
-            "State: lmtb status     Stop: Ctrl-C, or lmtb stop",
+            f"Connect your agents once, for all projects: {lmtb} client add --all",
+            f"Any other client: {lmtb} client show other",
+            f"State: {lmtb} status     Stop: Ctrl-C, or {lmtb} stop",
         )
     )
+
+
+def _typed() -> str:
+    """How a person starts this program: by name, or by its path where the name is not its own."""
+    own = Path(sys.executable).with_name("lmtb")
+    found = shutil.which("lmtb")
+    is_same = found is not None and os.path.realpath(found) == os.path.realpath(own)
+    return "lmtb" if is_same or not own.exists() else shlex.quote(str(own))
 
 
 serve = json_option(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.protocol.internal.source_states import DOWN
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.printable import operand, printable
 from manager.cli import completion, workspace_command
@@ -21,7 +21,7 @@ from manager.cli.workspace_command import find_host, is_remote, run
 from manager.status_reading import objects, shell_hint
 
 
-@click.group(cls=SubVerbs)
+@click.group(cls=SubVerbs, epilog=examples("lmtb secrets set GITHUB_TOKEN", "lmtb secrets list"))
 def secrets() -> None:
     """Store tokens that servers and tools need. No log and no list ever shows a value."""
 
@@ -68,7 +68,11 @@ _COLUMNS: Final = (
 )
 
 
-@click.group(cls=SubVerbs, invoke_without_command=True)
+@click.group(
+    cls=SubVerbs,
+    invoke_without_command=True,
+    epilog=examples("lmtb servers", "lmtb servers restart stdio:github", "lmtb servers login sentry"),
+)
 @cwd_option
 @json_option
 @click.pass_context

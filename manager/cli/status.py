@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
 from manager.cli.output.overview import overview, project_trust, workspace_table
@@ -28,7 +28,7 @@ _SESSION_COLUMNS: Final = (
 )
 
 
-@click.command()
+@click.command(epilog=examples("lmtb status", "lmtb status --json"))
 @json_option
 def status(as_json: bool) -> None:
     """Show the manager, its workspaces, and what waits for trust here."""
@@ -41,10 +41,10 @@ def status(as_json: bool) -> None:
     say(*overview(answer, ask, project, savings=savings))
 
 
-@click.command()
+@click.command(epilog=examples("lmtb workspaces"))
 @json_option
 def workspaces(as_json: bool) -> None:
-    """List workspaces and their servers."""
+    """List workspaces and their servers: the table of `lmtb status` alone."""
     answer = ask("/mcp/status")
     rows = merged_workspaces(answer)
     if as_json:
@@ -55,7 +55,7 @@ def workspaces(as_json: bool) -> None:
         say("no workspaces yet; one appears with the first request from its folder")
 
 
-@click.command()
+@click.command(epilog=examples("lmtb sessions"))
 @json_option
 def sessions(as_json: bool) -> None:
     """List all sessions that the manager remembers, also of clients that left without ending them.

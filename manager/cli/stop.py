@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.machine.process_ending import has_ended, open_pidfd
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.output.manager_access import explained, user_paths
@@ -90,7 +90,7 @@ _REPORT_EVERY_S: Final = 3.0
 _UNIT: Final = "lm-tools-bridge.socket"
 
 
-@click.command()
+@click.command(epilog=examples("lmtb stop"))
 @click.option("--keep-servers", is_flag=True, help="Leave workspace servers running for the next manager.")
 @click.option(
     "--timeout",

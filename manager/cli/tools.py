@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.near_names import near
 from lm_tools_bridge.text.printable import operand
@@ -67,7 +67,11 @@ _HIDDEN_COLUMNS: Final = (
 )
 
 
-@click.group(cls=SubVerbs, invoke_without_command=True)
+@click.group(
+    cls=SubVerbs,
+    invoke_without_command=True,
+    epilog=examples("lmtb tools", "lmtb tools why lm_readFile", "lmtb tools disable calculator"),
+)
 @cwd_option
 @click.option(
     "--all", "hidden_too", is_flag=True, help="Also list tools that cannot be called, with the reason."

@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lm_tools_bridge.protocol.internal.source_states import DOWN, STARTING
-from lm_tools_bridge.terminal.command_line import Failure, json_option, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, say
 from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.printable import printable
 from manager.cli import completion
@@ -109,7 +109,7 @@ def _folders_and_sources(
     return [CompletionItem(begun, type="dir"), *completion.sources(ctx, parameter, begun)]
 
 
-@click.command()
+@click.command(epilog=examples("lmtb trust", "lmtb trust --diff", "lmtb trust ~/shop github"))
 @click.argument("path", required=False, shell_complete=_folders_and_sources)
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completion.sources)
 @click.option("--diff", is_flag=True, help="Only show what changed since it was trusted.")
@@ -160,7 +160,7 @@ def _silent(line: str) -> None:
     """Say nothing: the output is one JSON document."""
 
 
-@click.command()
+@click.command(epilog=examples("lmtb untrust", "lmtb untrust ~/shop"))
 @_path
 @json_option
 def untrust(path: Path | None, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.terminal.command_line import Failure, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.printable import printable
@@ -153,7 +153,7 @@ def _refusal(lines: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-@click.command()
+@click.command(epilog=examples("lmtb up"))
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),

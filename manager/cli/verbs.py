@@ -74,11 +74,17 @@ _DETAILS: Final = {"sessions": "manager.cli.status", "whoami": "manager.cli.clie
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 
+_LISTS: Final = frozenset({"clients", "sessions", "workspaces"})
+"""Verbs without verbs of their own that list something: `list` after them is right, and changes nothing."""
+
+
 class _Verbs(DecidingGroup):
     """The verbs, with near names for a mistyped one, and an overview that imports none of them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; `help VERB` is `VERB --help`."""
+        """Parse the words; `help VERB` is `VERB --help`, and `list` is what some verbs do anyway."""
+        if args[:1] and args[0] in _LISTS and args[1:2] == ["list"]:
+            args = [args[0], *args[2:]]
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -59,9 +59,9 @@ def start_error(command: Command, reason: str) -> ChildStartError:
     program = (command.argv[0] if command.argv else "(nothing)")[:_NAME_LIMIT]
     if reason == os.strerror(errno.ENOENT) and "/" not in program:
         if " " in program:
-            name, _, arguments = program.partition(" ")
-            step = f'write "{name}" as "command", and {arguments} under "args"'
-            return ChildStartError(f'there is no program named "{program}"; {step}')
+            name = program.partition(" ")[0]  # arguments can hold secrets
+            step = f'write "{name}" as "command", and the rest under "args"'
+            return ChildStartError(f'"command" is a program with arguments, "{name} …"; {step}')
         return ChildStartError(f'"{program}" is not on the PATH of servers; lmtb doctor env shows that PATH')
     return ChildStartError(f'cannot start "{program}": {reason}')
 

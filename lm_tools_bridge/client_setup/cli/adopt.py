@@ -27,7 +27,7 @@ from lm_tools_bridge.client_setup.clients import CLIENTS
 from lm_tools_bridge.client_setup.configured_entries import configuration_of
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.workbench import Planned
-from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, confirm, examples, json_option, print_json, say
 from lm_tools_bridge.text.jsonc_parser import Dialect
 from manager.cli.output.file_changes import diff_lines, short, show_diff
 from manager.cli.output.manager_access import user_paths
@@ -102,7 +102,7 @@ def _of_address(text: str) -> Iterator[str]:
     yield from (value for _, value in parse_qsl(parts.query))
 
 
-@click.command()
+@click.command(epilog=examples("lmtb adopt --dry-run", "lmtb adopt", "lmtb adopt --undo"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--user", is_flag=True, help="Move servers of your own files, for all projects.")
 @click.option("--undo", is_flag=True, help="Take the last change back: put its servers back where they were.")

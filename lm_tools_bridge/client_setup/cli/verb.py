@@ -18,7 +18,15 @@ from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.entries import Entry, upgraded
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview
-from lm_tools_bridge.terminal.command_line import Command, Failure, SubVerbs, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import (
+    Command,
+    Failure,
+    SubVerbs,
+    examples,
+    json_option,
+    print_json,
+    say,
+)
 from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.text.printable import printable
 from manager.cli import completion
@@ -58,7 +66,9 @@ def _find_clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
 _clients: Final = completion.suggesting(_find_clients)
 
 
-@click.group(cls=SubVerbs)
+@click.group(
+    cls=SubVerbs, epilog=examples("lmtb client add --all", "lmtb client list", "lmtb client remove codex")
+)
 def client() -> None:
     """Connect coding agents: add this server to their configuration files.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from lm_tools_bridge.machine import regular_file
-from lm_tools_bridge.machine.own_distribution import LANGUAGE_SERVERS, data_folder
+from lm_tools_bridge.machine.own_distribution import programs_folder
 
 _SEVEN: Final = 7
 """The first version of TypeScript whose package has a program of its own, without Node.js."""
@@ -99,11 +99,6 @@ OWN_SCRIPTS: Final = sysconfig.get_path("scripts")
 """Where the programs of our own environment are; asked once: an answer takes 0.5 MB of each server."""
 PROJECT_FOLDERS: Final = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where the tools of a project are, relative to its folders."""
-
-
-def programs_folder() -> str:
-    """Where `lmtb languages install` puts links to programs."""
-    return str(data_folder() / LANGUAGE_SERVERS / "bin")
 
 
 @dataclass(frozen=True, slots=True)

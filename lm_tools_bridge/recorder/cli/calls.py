@@ -24,7 +24,15 @@ from lm_tools_bridge.recorder.cli.options import (
 )
 from lm_tools_bridge.recorder.server_output import output_during
 from lm_tools_bridge.recorder.statistics import tool_figures
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, print_line, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    SubVerbs,
+    examples,
+    json_option,
+    print_json,
+    print_line,
+    say,
+)
 from lm_tools_bridge.terminal.views import Note
 from manager.cli.output.manager_access import user_paths
 from manager.status_reading import format_log_line
@@ -35,7 +43,7 @@ _NONE: Final = "no calls yet; they are recorded while the manager runs"
 _NO_MATCH: Final = "no recorded call matches"
 
 
-@click.group(cls=SubVerbs, invoke_without_command=True)
+@click.group(cls=SubVerbs, invoke_without_command=True, epilog=examples("lmtb calls", "lmtb calls --follow"))
 @filter_options
 @click.option(
     "-n", "--lines", type=click.IntRange(1, 100_000), default=20, help="Show at most this many calls."

@@ -22,6 +22,7 @@ from lm_tools_bridge.terminal.command_line import (
     Length,
     SubVerbs,
     confirm,
+    examples,
     json_option,
     print_json,
     say,
@@ -39,7 +40,7 @@ _project_option = click.option(
 )
 
 
-@click.group(cls=SubVerbs)
+@click.group(cls=SubVerbs, epilog=examples("lmtb record on --contents", "lmtb record status"))
 def record() -> None:
     """Record arguments and results of calls, too, for a while.
 

@@ -24,7 +24,15 @@ from lm_tools_bridge.recorder.replay import (
     renamed,
     send,
 )
-from lm_tools_bridge.terminal.command_line import Failure, confirm, is_json, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    confirm,
+    examples,
+    is_json,
+    json_option,
+    print_json,
+    say,
+)
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.text.redaction import hidden_keys
@@ -41,7 +49,7 @@ _TONES: Final = {
 }  # fmt: skip
 
 
-@click.command()
+@click.command(epilog=examples("lmtb replay 17"))
 @click.argument("numbers", metavar="[ID]...", nargs=-1, type=CallNumber())
 @click.option(
     "--to", "address", metavar="URL", help="Send them to this MCP server instead of the project's tools."

@@ -25,7 +25,15 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
     remove_host,
 )
 from lm_tools_bridge.remote_hosts.transports import login
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    SubVerbs,
+    confirm,
+    examples,
+    json_option,
+    print_json,
+    say,
+)
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Table
 from lm_tools_bridge.text.quantities import latency
 from manager import __version__, exit_codes
@@ -38,7 +46,7 @@ CHECK_S: Final = 60.0
 """A line that has to be made first takes up to 30 s until its greeting."""
 
 
-@click.group(cls=SubVerbs)
+@click.group(cls=SubVerbs, epilog=examples("lmtb remote add build ssh://ada@build/", "lmtb remote list"))
 def remote() -> None:
     """Reach projects on other hosts: over ssh, and in containers.
 

@@ -16,14 +16,14 @@ from lm_tools_bridge.team.cli.offering import offer, withdraw
 from lm_tools_bridge.team.cli.using import unuse, use
 from lm_tools_bridge.team.membership import Membership
 from lm_tools_bridge.team.names import is_token
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Note
 from manager.cli.output.manager_access import ask
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-@click.group(cls=SubVerbs)
+@click.group(cls=SubVerbs, epilog=examples("lmtb team status"))
 def team() -> None:
     """Share workspaces and MCP servers with a team, over a NATS server that the team runs.
 

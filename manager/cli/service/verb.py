@@ -6,7 +6,15 @@ import click
 
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.private_files import UnsafePathError
-from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, confirm, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    SubVerbs,
+    confirm,
+    examples,
+    json_option,
+    print_json,
+    say,
+)
 from lm_tools_bridge.terminal.views import Fact, FactList
 from manager import __version__, exit_codes
 from manager.cli.service import service_manager as service_files
@@ -17,7 +25,7 @@ from manager.cli.service.service_manager import SERVICE, Outcome
 _yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
-@click.group(cls=SubVerbs)
+@click.group(cls=SubVerbs, epilog=examples("lmtb service install", "lmtb service status"))
 def service() -> None:
     """Start the manager at login, with systemd (Linux) or launchd (macOS, untested)."""
 

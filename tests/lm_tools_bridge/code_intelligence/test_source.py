@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
-from lm_tools_bridge.code_intelligence.kinds.programs import programs_folder
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.source import LanguageServerSource
 from lm_tools_bridge.code_intelligence.tools import definitions
 from lm_tools_bridge.code_intelligence.tools.definitions import MODULES
+from lm_tools_bridge.machine.own_distribution import programs_folder
 from support.servers.language_servers.in_memory import (
     CONTEXT,
     InMemoryServer,

@@ -72,7 +72,7 @@ def test_an_answer_without_content_is_said_to_be_one(
 @pytest.mark.parametrize("result", [None, [], "words"])
 def test_a_result_that_is_no_object_is_a_failure(result: object) -> None:
     with pytest.raises(Failure, match="no result that is an object"):
-        call._result(McpAnswer({"jsonrpc": "2.0", "id": 1, "result": result}, None, None))
+        call._result(McpAnswer({"jsonrpc": "2.0", "id": 1, "result": result}, None, None), "/shop")
 
 
 def test_half_a_character_can_be_written(capfd: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,8 @@ NOT_RUN: Final = {
     "lmtb team withdraw": "the same",
     "lmtb team use": "the same",
     "lmtb team unuse": "the same",
+    "lmtb languages install": "needs a registry; tests/languages/test_installing.py asks real ones",
+    "lmtb languages remove": "the same",
     "lmtb remote status": "no line is used; tests/lm_tools_bridge/remote_hosts/test_remote_projects.py has one",
     "lmtb agent serve": "serves until it is stopped; tests/lm_tools_bridge/agent/test_agent_scripts.py runs it",
 }

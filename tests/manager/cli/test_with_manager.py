@@ -146,7 +146,7 @@ def test_sources_that_wait_for_trust_are_listed_and_tried_again(tmp_path: Path, 
 
 def _status_names_what_waits_where_no_server_ran(manager: ManagerProcess, project: Path) -> None:
     text = f"{project}: waiting for your trust: gone; review with: lmtb trust {shlex.quote(str(project))}"
-    assert f"problem     {text}\n" in manager.lmtb("status", cwd=project).stdout
+    assert f"problem    {text}\n" in manager.lmtb("status", cwd=project).stdout
     answer = json.loads(manager.lmtb("status", "--json", cwd=project).stdout)
     assert answer["project"] == {"root": str(project), "pendingTrust": ["gone"]}
     assert answer["instanceDetails"] == []
@@ -278,8 +278,12 @@ def test_banner_option_prints_the_banner_and_an_interrupt_exits_with_0(
         manager.process.send_signal(signal.SIGINT)
         assert manager.process.wait(30) == exit_codes.OK
         words = manager.log.read_text()
-    command = f"claude mcp add --transport http -s user lm-tools-bridge '{manager.address}?cwd=${{PWD}}'"
-    assert (command in words) is greets
+    commands = re.findall(r"^Connect your agents once, for all projects: (.+)$", words, re.MULTILINE)
+    assert bool(commands) is greets
+    for command in commands:
+        # as a person would type it in the shell that the banner is in
+        help_of_verb = subprocess.run(f"{command} --help", shell=True, capture_output=True, check=False)
+        assert help_of_verb.returncode == exit_codes.OK
 
 
 @pytest.mark.usefixtures("used")

@@ -102,19 +102,23 @@ def test_a_start_error_names_the_reason_and_the_program_only(run: Any, tmp_path:
     shapeless = _file(tmp_path, "shapeless", "\x7fnothing", 0o700)
     gone = tmp_path / "gone"
     cases = [
-        (Command(("nowhere", "secret"), ENV, "/"), "nowhere: No such file"),
-        (Command(("/no/where", "secret"), ENV, "/"), "/no/where: No such file"),
-        (Command((plain, "secret"), ENV, "/"), "plain: Permission denied"),
-        (Command(("plain",), {"PATH": str(tmp_path)}, "/"), "plain: Permission denied"),
-        (Command((headless, "secret"), ENV, "/"), "headless: the interpreter"),
-        (Command(("headless",), {"PATH": str(tmp_path)}, "/"), "headless: the interpreter"),
-        (Command((shapeless,), ENV, "/"), "shapeless: Exec format error"),
-        (Command(("sh", "secret"), ENV, str(gone)), "sh: its working folder: No such file"),
-        (Command(("sh", "sec\0ret"), ENV, "/"), "sh: command or environment"),
-        (Command(("sh",), {"A=secret": "x"}, "/"), "sh: command or environment"),
+        (
+            Command(("nowhere --key secret",), ENV, "/"),
+            'write "nowhere" as "command", and the rest under "args"',
+        ),
+        (Command(("nowhere", "secret"), ENV, "/"), '"nowhere" is not on the PATH of servers'),
+        (Command(("/no/where", "secret"), ENV, "/"), '/no/where": No such file'),
+        (Command((plain, "secret"), ENV, "/"), 'plain": Permission denied'),
+        (Command(("plain",), {"PATH": str(tmp_path)}, "/"), 'plain": Permission denied'),
+        (Command((headless, "secret"), ENV, "/"), 'headless": the interpreter'),
+        (Command(("headless",), {"PATH": str(tmp_path)}, "/"), 'headless": the interpreter'),
+        (Command((shapeless,), ENV, "/"), 'shapeless": Exec format error'),
+        (Command(("sh", "secret"), ENV, str(gone)), 'sh": its working folder: No such file'),
+        (Command(("sh", "sec\0ret"), ENV, "/"), 'sh": command or environment'),
+        (Command(("sh",), {"A=secret": "x"}, "/"), 'sh": command or environment'),
         (Command((), ENV, "/"), "no command"),
-        (Command(("sh", "secret" * 50_000), ENV, "/"), "sh: Argument list too long"),
-        (Command(("plain",), {"PATH": ".:"}, str(tmp_path)), "plain: No such file"),
+        (Command(("sh", "secret" * 50_000), ENV, "/"), 'sh": Argument list too long'),
+        (Command(("plain",), {"PATH": ".:"}, str(tmp_path)), 'plain": No such file'),
     ]
 
     async def scenario() -> None:
@@ -130,7 +134,7 @@ def test_a_start_error_names_the_reason_and_the_program_only(run: Any, tmp_path:
 
 def test_a_launcher_that_does_not_run_is_a_start_error(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(ChildStartError, match="sh: its launcher ended before the program started"):
+    with pytest.raises(ChildStartError, match='sh": its launcher ended before the program started'):
         run(ChildProcess.start(sh("echo")))
 
 

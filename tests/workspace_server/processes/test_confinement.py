@@ -79,7 +79,7 @@ def test_readable_folders_can_be_restricted(run: Any, tmp_path: Path) -> None:
 
 @landlock(3)
 def test_a_program_that_cannot_be_read_does_not_start(run: Any) -> None:
-    with pytest.raises(ChildStartError, match="sh: Permission denied"):
+    with pytest.raises(ChildStartError, match='sh": Permission denied'):
         run(ChildProcess.start(Command(("/bin/sh",), ENV, "/", Confinement(read_only=()))))
 
 

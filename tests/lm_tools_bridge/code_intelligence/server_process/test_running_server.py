@@ -107,7 +107,7 @@ async def test_a_server_that_ignores_shutdown_is_ended_in_time(tmp_path: Path) -
         ("while True: read()", "scripted did not initialize within 0.3 s"),
         ("time.sleep(60)", "scripted did not initialize within 0.3 s"),
         ("refuse(read(), -32603, 'no licence')", "scripted refused to initialize: no licence"),
-        ("sys.exit('no such option')", "scripted exited with code 1; .* was: no such option"),
+        ("sys.exit('no such option')", "scripted exited with code 1; .* error: no such option"),
         ("print('usage: x', flush=True); time.sleep(60)", "scripted did not initialize within 0.3 s"),
         ("put(b'usage: x\\r\\n\\r\\n'); time.sleep(60)", "scripted sent something that is not LSP: .*"),
     ],

@@ -118,7 +118,7 @@ def test_a_start_error_names_the_reason_and_the_program_only(run: Any, tmp_path:
         (Command(("sh",), {"A=secret": "x"}, "/"), 'sh": command or environment'),
         (Command((), ENV, "/"), "no command"),
         (Command(("sh", "secret" * 50_000), ENV, "/"), 'sh": Argument list too long'),
-        (Command(("plain",), {"PATH": ".:"}, str(tmp_path)), 'plain": No such file'),
+        (Command(("plain",), {"PATH": ".:"}, str(tmp_path)), '"plain" is not on the PATH'),
     ]
 
     async def scenario() -> None:

@@ -102,7 +102,7 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     except UnicodeDecodeError:
         return InvalidManifest("tool.toml is not UTF-8")
     except (ValueError, RecursionError) as error:
-        return InvalidManifest(f"tool.toml, {toml_problem(error).sentence()}")
+        return InvalidManifest(f"tool.toml, {toml_problem(error, content.decode('utf-8-sig')).sentence()}")
     try:
         manifest = _manifest(table, folder_name, of_workspace)
     except ManifestError as bad:

@@ -104,7 +104,7 @@ def test_a_tool_below_another_tool_is_a_separate_tool(root: Path, tools: Path) -
     [
         (lambda folder: (folder / "script.py").unlink(), "script script.py is missing"),
         (lambda folder: (folder / "script.py").write_text(""), "empty"),
-        (lambda folder: (folder / "tool.toml").write_text("x"), "TOML"),
+        (lambda folder: (folder / "tool.toml").write_text("x"), 'a "=" is missing'),
         (lambda folder: (folder / "far").symlink_to("/etc/passwd"), "far is a link that leads out"),
         (lambda folder: (folder / "up").symlink_to("../b/script.py"), "up is a link that leads out"),
         (lambda folder: [(folder / f"{n}.txt").write_text("") for n in range(200)], "more than 200 files"),

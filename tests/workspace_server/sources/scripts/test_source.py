@@ -112,7 +112,7 @@ async def test_a_program_that_cannot_be_started_is_left_out_with_the_reason(
 
 async def test_a_missing_interpreter_is_named(scripts: Scripts) -> None:
     scripts.write("t", "#!/no/such/thing secret-argument\n", file="run")
-    with pytest.raises(ToolError, match="/no/such/thing: No such file") as failed:
+    with pytest.raises(ToolError, match='/no/such/thing": No such file') as failed:
         await scripts.call("t")
     assert "secret" not in failed.value.message
 

@@ -147,7 +147,9 @@ def _own_pids(status: Mapping[str, Any], processes: Processes) -> set[int]:
 
     Language servers and scripts are left out: they are no copies of what agents start.
     """
-    pids = {one.get("pid") for one in objects(status, "instanceDetails") if one.get("owner") == "manager"}
+    pids = {
+        server.get("pid") for server in objects(status, "instanceDetails") if server.get("owner") == "manager"
+    }
     manager = status.get("pid")
     if isinstance(manager, int):
         pids |= {manager, *processes.children(manager)}

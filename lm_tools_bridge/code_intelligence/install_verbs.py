@@ -136,8 +136,8 @@ def _select(root: str, names: Sequence[str]) -> Selection:
     rows = objects(answer, "servers")
     selection = select_named(names, rows) if names else select_missing(rows)
     if selection.unknown:
-        known = {*KINDS, *(language for kind in KINDS.values() for language in kind.languages.values())}
-        near = "".join(did_you_mean(word, known) for word in selection.unknown)
+        known_words = {*KINDS, *(language for kind in KINDS.values() for language in kind.languages.values())}
+        near = "".join(did_you_mean(word, known_words) for word in selection.unknown)
         text = f"no language server is known for {', '.join(selection.unknown)}{near}"
         raise Failure(text, "name a language or a server of docs/languages.md", reason="unknown_language")
     return selection

@@ -55,14 +55,14 @@ def _proportional(pid: int) -> int:
 
 def family(pid: int) -> set[int]:
     """A process with all that it started, and what those started."""
-    seen: set[int] = set()
+    seen_pids: set[int] = set()
     rest = [pid]
-    while rest and len(seen) < MOST_PROCESSES:
+    while rest and len(seen_pids) < MOST_PROCESSES:
         member = rest.pop()
-        if member not in seen:
-            seen.add(member)
+        if member not in seen_pids:
+            seen_pids.add(member)
             rest += children(member)
-    return seen
+    return seen_pids
 
 
 def children(pid: int) -> list[int]:

@@ -164,8 +164,8 @@ def _listings(
     """The visibilities that can be chosen; the way back only where there is a choice."""
     for visibility in VISIBILITIES:
         if is_chosen if visibility == "default" else visibility != now:
-            chosen = (*members, ("visibility", visibility))
-            yield Action("set-visibility", _LISTINGS[visibility], chosen, about)
+            fields = (*members, ("visibility", visibility))
+            yield Action("set-visibility", _LISTINGS[visibility], fields, about)
 
 
 def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:

@@ -194,8 +194,8 @@ def _costs(
 ) -> Iterator[AgentCost]:
     if not listed_tools:
         return
-    said = members.get("instructions")
-    instructions = said if isinstance(said, Mapping) else {}
+    value = members.get("instructions")
+    instructions = value if isinstance(value, Mapping) else {}
     rows = [*listed_tools, *objects(members, "metaTools")]
     for profile in sorted((*PROFILES, OTHER), key=lambda profile: profile.title not in agents):
         if profile.defers_tools:

@@ -176,7 +176,7 @@ class Lists:
         if exchange.message.method == names.TOOLS_LIST:
             theirs = [entry.raw for entry in usable_entries(theirs)[0]]
         elif exchange.message.method == names.TEMPLATES_LIST:
-            theirs = _without_duplicates(theirs, {one["uriTemplate"] for one in own})
+            theirs = _without_duplicates(theirs, {template["uriTemplate"] for template in own})
         remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
         theirs = _allowed(exchange, theirs)
         first = list(own) if _is_first_page(exchange) else []
@@ -214,13 +214,13 @@ def _allowed(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw
     return convert_definitions(entries)
 
 
-def _without_duplicates(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:
-    """The templates whose `uriTemplate` is not taken; `taken` is extended."""
-    kept = []
+def _without_duplicates(entries: list[msgspec.Raw], taken_templates: set[str]) -> list[msgspec.Raw]:
+    """The templates whose `uriTemplate` is not taken; `taken_templates` is extended."""
+    kept_entries = []
     for raw in entries:
         template = jsonrpc.members_of(raw).get("uriTemplate", msgspec.Raw(b"null"))
         text = jsonrpc.text_of(template) or ""
-        if text not in taken:
-            taken.add(text)
-            kept.append(raw)
-    return kept
+        if text not in taken_templates:
+            taken_templates.add(text)
+            kept_entries.append(raw)
+    return kept_entries

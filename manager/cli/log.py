@@ -133,8 +133,8 @@ def _file(cwd: Path | None, workspace: str | None, server: str | None) -> Path:
 
 def _identity(workspace: str) -> str:
     """The id of a workspace by its id, or by its name without the hash if no other is called so."""
-    known = project_names(completion.logged_workspaces())
-    return next((identity for identity, name in known.items() if name == workspace), workspace)
+    projects = project_names(completion.logged_workspaces())
+    return next((identity for identity, name in projects.items() if name == workspace), workspace)
 
 
 def _no_log(file: Path) -> Failure:

@@ -125,8 +125,8 @@ def banner_text(address: str) -> str:
 def _typed() -> str:
     """How a person starts this program: by name, or by its path where the name is not its own."""
     own = Path(sys.executable).with_name("lmtb")
-    found = shutil.which("lmtb")
-    is_same = found is not None and os.path.realpath(found) == os.path.realpath(own)
+    program = shutil.which("lmtb")
+    is_same = program is not None and os.path.realpath(program) == os.path.realpath(own)
     return "lmtb" if is_same or not own.exists() else shlex.quote(str(own))
 
 

@@ -114,7 +114,7 @@ async def _listener(settings: Settings) -> socket.socket | int:
         return _refused(listener.reason, listener.hint)
     if isinstance(listener, PortTaken):
         code = exit_codes.HOPELESS if listener.kind == "listener" else exit_codes.PORT_BUSY
-        return _refused(str(listener), "lmtb doctor tells more", code)
+        return _refused(str(listener), "look closer with: lmtb doctor", code)
     return listener
 
 

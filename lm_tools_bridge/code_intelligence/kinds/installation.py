@@ -63,16 +63,16 @@ def select_named(words: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Sel
         language = _ALIASES.get(word.lower(), word.lower())
         of_project = [row for row in rows if language in row.get("languages", ())]
         if word in KINDS and word != OUTLINE.name:
-            chosen = Selection([KINDS[word]])
+            selection = Selection([KINDS[word]])
         elif of_project:
-            chosen = select_missing(of_project)
+            selection = select_missing(of_project)
         else:
-            chosen = Selection(list(usual_kinds(language)))
-            unknown += [] if chosen.kinds else [word]
-        kinds |= {kind.name: kind for kind in chosen.kinds if kind.package is not None}
+            selection = Selection(list(usual_kinds(language)))
+            unknown += [] if selection.kinds else [word]
+        kinds |= {kind.name: kind for kind in selection.kinds if kind.package is not None}
         by_hand += [
-            *chosen.by_hand,
-            *(f"{k.name}: {k.install_step}" for k in chosen.kinds if k.package is None),
+            *selection.by_hand,
+            *(f"{k.name}: {k.install_step}" for k in selection.kinds if k.package is None),
         ]
     return Selection(list(kinds.values()), by_hand, unknown)
 

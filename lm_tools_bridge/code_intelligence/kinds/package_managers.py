@@ -138,8 +138,8 @@ class Runner:
         except (OSError, subprocess.SubprocessError) as error:
             raise InstallError(f"{name} failed: {error}", "see what it says in a terminal") from error
         if ended.returncode:
-            said = (ended.stderr.strip() or ended.stdout.strip())[-_TOLD_BYTES:].decode("utf-8", "replace")
-            raise InstallError(f"{name} failed: {said}", "mend what it says, then try again")
+            output = (ended.stderr.strip() or ended.stdout.strip())[-_TOLD_BYTES:].decode("utf-8", "replace")
+            raise InstallError(f"{name} failed: {output}", "mend what it says, then try again")
         return ended.stdout.decode("utf-8", "replace")
 
 

@@ -137,8 +137,8 @@ def _text_lines(uses: Uses, workplace: Workplace, texts: Texts, notes: Sequence[
         yield from _possible_lines(workplace, possible[: fitting - count], texts, uses.detail)
 
 
-def _following(uses: Uses, shown: int) -> int | None:
-    end = uses.span.start + shown
+def _following(uses: Uses, shown_lines: int) -> int | None:
+    end = uses.span.start + shown_lines
     return end if end < uses.total + len(uses.possible) else None
 
 

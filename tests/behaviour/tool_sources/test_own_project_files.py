@@ -83,7 +83,7 @@ async def test_the_user_is_told_who_starts_a_server_itself_and_only_if_so(projec
     async def is_told() -> bool:
         async with project.gateway.http.get(project.gateway.manager.base + "/mcp/status") as response:
             status = await response.json()
-        return any("Claude Code starts theirs" in problem for problem in problems(status))
+        return any('Claude Code starts "theirs"' in problem for problem in problems(status))
 
     client = await project.session_of("claude-code")
     answered(project, enableAllProjectMcpServers=True)

@@ -35,10 +35,24 @@ NATIVE = {
     "lm_findTextInFiles",
     "plain",
 }
+CODE_INTELLIGENCE = {
+    "lm_getDiagnostics",
+    "lm_findSymbol",
+    "lm_symbolInfo",
+    "lm_references",
+    "lm_implementations",
+    "lm_callHierarchy",
+    "lm_typeHierarchy",
+    "lm_fileOutline",
+    "lm_codeAction",
+    "lm_renameSymbol",
+    "lm_editSymbol",
+}
+"""On demand, and callable before a language server is known to be there."""
 SHOWN = {
     "normal": NATIVE | {"steady"} | META,
     "discovery": META | {"steady"},
-    "show-all": NATIVE | {"steady", "shy", "lm_getDiagnostics"},
+    "show-all": NATIVE | {"steady", "shy"} | CODE_INTELLIGENCE,
 }
 MODE, ALL = "X-MCP-Tool-Mode", "X-MCP-Show-All"
 ENDPOINTS = pytest.mark.parametrize(

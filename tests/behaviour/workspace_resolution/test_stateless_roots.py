@@ -168,11 +168,13 @@ async def test_a_request_state_of_another_call_is_refused(
 
 
 async def test_agents_that_leave_their_folder_are_offered_a_way_to_name_it(setup: RootsSetup) -> None:
-    """Here a stateless client of that kind; all others get the project's tools alone."""
+    """Here a stateless client of that kind, with file tools of its own; all others get the project's tools alone."""
     url = f"{setup.manager.address}?cwd={setup.folders[0]}"
     offered = {}
     for name in ("claude-code", "other"):
         meta = {names.META_CLIENT: {"name": name, "version": "1"}}
         listed = await Rooted(setup.client.http, url).ask(names.TOOLS_LIST, {"_meta": meta})
         offered[name] = [tool["name"] for tool in listed.result["tools"]]
-    assert offered["claude-code"] == [*offered["other"], names.CALL_TOOL]
+    assert offered["claude-code"] == [names.CALL_TOOL]
+    assert offered["other"]
+    assert names.CALL_TOOL not in offered["other"]

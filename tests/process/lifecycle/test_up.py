@@ -74,9 +74,8 @@ async def test_failed_start_shows_the_end_of_the_log_and_the_next_step(home: Man
         configure(home, f"http_port = {port}")
         done = await home.lmtb("up")
     assert done.code == 1
-    assert "the manager does not start (exit code 3)" in done.err
     assert f"127.0.0.1:{port} is taken: another program listens on it" in done.err
-    assert "Next step: correct what the log says" in done.err
+    assert "Next step: look closer with: lmtb doctor" in done.err
     assert "earlier manager" not in done.err
     await home.emptied(10)
 

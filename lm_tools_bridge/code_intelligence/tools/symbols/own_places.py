@@ -65,10 +65,10 @@ def with_own(
     Servers leave out declarations of the same thing (an interface beside its namespace), and where JavaScript
     assigns what it declares.
     """
-    known = {_key(location) for location in locations}
+    known_places = {_key(location) for location in locations}
     more = [
         Location(path, {"start": start, "end": {**start, "character": character + len(target.name)}})
-        for path, line, character in own - known
+        for path, line, character in own - known_places
         if workplace.workspace.contains(path)
         and (start := {"line": line, "character": character})
         and _has_name(texts.lines(path), line, target.name)

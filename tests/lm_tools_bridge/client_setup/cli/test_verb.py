@@ -322,7 +322,7 @@ def test_an_entry_that_cannot_be_written_is_to_be_pasted(run: Any, home: Path) -
 def test_show_explains_a_file_that_cannot_be_read(run: Any, home: Path) -> None:
     (home / ".claude.json").write_text("{\n")
     shown = run("client", "show", "claude-code").stdout
-    assert ".claude.json, line 2" in shown
+    assert ".claude.json, line 1" in shown
     assert "would write" in shown
 
 

@@ -116,9 +116,9 @@ class ServerLists:
     def request(self, kinds: Iterable[ListKind], *, again: bool = False) -> None:
         """Request these lists; with `again` also those with a request in flight."""
         requested_kinds = set(kinds) if again else set(kinds) - self._under_way
-        for known in self.all:
-            if known.kind in requested_kinds:
-                known.settled.clear()
+        for server_list in self.all:
+            if server_list.kind in requested_kinds:
+                server_list.settled.clear()
         self._wanted |= requested_kinds
         if self._wanted and self._task is None:
             self._task = asyncio.create_task(self._refresh_all(), name=f"list-{self._source}")
@@ -132,8 +132,8 @@ class ServerLists:
         ]
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_OTHER_LISTS_S if unread_lists else None):
-                for known in unread_lists:
-                    await known.settled.wait()
+                for server_list in unread_lists:
+                    await server_list.settled.wait()
 
     async def stop(self) -> None:
         """Cancel what is in flight and request nothing more. Idempotent."""

@@ -20,6 +20,18 @@ from workspace_server.processes.confinement import LAUNCHER, Confinement
 LAUNCHED: Final = b"."
 # Characters: a program's name comes from a file that anybody may have written.
 _NAME_LIMIT: Final = 200
+_MAKERS: Final = {
+    "uv": "uv, https://docs.astral.sh/uv",
+    "uvx": "uv, https://docs.astral.sh/uv",
+    "node": "Node.js, https://nodejs.org",
+    "npm": "Node.js, https://nodejs.org",
+    "npx": "Node.js, https://nodejs.org",
+    "bun": "Bun, https://bun.sh",
+    "bunx": "Bun, https://bun.sh",
+    "deno": "Deno, https://deno.com",
+    "docker": "Docker, https://docs.docker.com/get-docker",
+}
+"""What brings the programs that most servers are started with: they may not be there at all."""
 
 
 class ChildStartError(Exception):
@@ -62,7 +74,10 @@ def start_error(command: Command, reason: str) -> ChildStartError:
             name = program.partition(" ")[0]  # arguments can hold secrets
             step = f'write "{name}" as "command", and the rest under "args"'
             return ChildStartError(f'"command" is a program with arguments, "{name} …"; {step}')
-        return ChildStartError(f'"{program}" is not on the PATH of servers; lmtb doctor env shows that PATH')
+        step = "lmtb doctor env shows that PATH"
+        if program in _MAKERS:
+            step = f"if it is not installed, get {_MAKERS[program]}; {step}"
+        return ChildStartError(f'"{program}" is not on the PATH of servers; {step}')
     return ChildStartError(f'cannot start "{program}": {reason}')
 
 

@@ -106,7 +106,18 @@ def test_a_start_error_names_the_reason_and_the_program_only(run: Any, tmp_path:
             Command(("nowhere --key secret",), ENV, "/"),
             'write "nowhere" as "command", and the rest under "args"',
         ),
-        (Command(("nowhere", "secret"), ENV, "/"), '"nowhere" is not on the PATH of servers'),
+        (
+            Command(("nowhere", "secret"), ENV, "/"),
+            '"nowhere" is not on the PATH of servers; lmtb doctor env shows that PATH',
+        ),
+        (
+            Command(("uvx", "secret"), {"PATH": "/nowhere"}, "/"),
+            "if it is not installed, get uv, https://docs.astral.sh/uv;",
+        ),
+        (
+            Command(("npx", "secret"), {"PATH": "/nowhere"}, "/"),
+            "if it is not installed, get Node.js, https://nodejs.org;",
+        ),
         (Command(("/no/where", "secret"), ENV, "/"), '/no/where": No such file'),
         (Command((plain, "secret"), ENV, "/"), 'plain": Permission denied'),
         (Command(("plain",), {"PATH": str(tmp_path)}, "/"), 'plain": Permission denied'),

@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,8 @@ class Peer:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth: str) -> None:
         self.reader, self.writer, self.auth = reader, writer, auth
+        self._notifications: deque[Any] = deque()
+        """Those that came before an answer: a change may be noticed while it is answered."""
 
     def send(self, method: str, params: Mapping[str, Any] | None = None, **envelope: Any) -> None:
         message = {
@@ -80,15 +83,18 @@ class Peer:
         self.writer.write(json.dumps({**message, **envelope}).encode() + b"\n")
 
     async def receive(self) -> Any:
+        return self._notifications.popleft() if self._notifications else await self._read()
+
+    async def _read(self) -> Any:
         line = await asyncio.wait_for(self.reader.readline(), within(5))
         assert line, "the connection was closed"
         return json.loads(line)
 
     async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         self.send(method, params)
-        while "id" not in (said := await self.receive()):
-            pass
-        return said
+        while "id" not in (message := await self._read()):
+            self._notifications.append(message)
+        return message
 
     async def call(self, name: str, **arguments: Any) -> Any:
         return (await self.ask("tools/call", {"name": name, "arguments": arguments}))["result"]

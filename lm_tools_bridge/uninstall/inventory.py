@@ -139,8 +139,8 @@ def _completion(home: Path) -> Iterator[Path]:
 
 
 def _caches(home: Path) -> tuple[Path, ...]:
-    folder = home / ".cache" / _PROGRAM / "scripts"
-    return (folder,) if _is_own_folder(folder) else ()
+    folders = (home / ".cache" / _PROGRAM / kind for kind in ("scripts", "servers"))
+    return tuple(folder for folder in folders if _is_own_folder(folder))
 
 
 def _language_servers(home: Path) -> tuple[Path, ...]:

@@ -104,6 +104,33 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 
 
 @servers.command()
+@click.argument("server", shell_complete=completion.sources)
+@click.argument("word", type=click.Choice(["project", "off", "default"]))
+@cwd_option
+@json_option
+@click.pass_obj
+def sandbox(cwd: Path | None, /, server: str, word: str, **_: bool) -> None:
+    """Run a stdio server of a project in a sandbox, without one, or as its entry says (default).
+
+    In a sandbox it writes to the project, temporary files and caches of its own, and reads what you can read.
+    """
+    workspace_command.run("sandbox", "choose", "--root", workspace_command.root_of(cwd), "--", server, word)
+
+
+@servers.command(name="allow-write")
+@click.argument("server", shell_complete=completion.sources)
+@click.argument("path", type=click.Path(path_type=Path))
+@cwd_option
+@json_option
+@click.pass_obj
+def allow_write(cwd: Path | None, /, server: str, path: Path, **_: bool) -> None:
+    """Let a stdio server of a project write to PATH from its sandbox."""
+    place = os.path.abspath(path.expanduser())  # noqa: PTH100  links are followed by who writes the choice
+    root = workspace_command.root_of(cwd)
+    workspace_command.run("sandbox", "allow-write", "--root", root, "--", server, place)
+
+
+@servers.command()
 @click.argument("namespace", shell_complete=completion.sources)
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page to sign in on.")
 @cwd_option
@@ -136,6 +163,13 @@ def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool, **more
     for source in sources:
         if last := _last_lines(source):
             say("", f"{source.get('id')} last wrote:", *(f"  {line}" for line in last), err=True)
+        for path in source.get("refusedBySandbox") or ():
+            name = operand(str(source.get("id")).partition(":")[2])
+            step = f"lmtb servers allow-write {name} {operand(printable(path))}"
+            say(
+                "",
+                f"its sandbox did not let {source.get('id')} write {printable(path)}; to allow that: {step}",
+            )
         if (hint := shell_hint(source, os.environ)) is not None:
             say("", hint, err=True)
     if only is None:

@@ -20,6 +20,7 @@ _VERBS: Final = {
     "secrets": "secrets",
     "tools": "tool_settings",
     "env": "env",
+    "sandbox": "sandbox",
     "login": "sign_in",
 }
 """Verb: module in this package, which has a command of the verb's name."""

@@ -96,7 +96,7 @@ def visibility(folders: UserFolders, /, name: str, word: str, root: Path, of_sou
     """Choose the visibility of the tool NAME, or of all tools of a source, in one workspace."""
     choice = cast(Visibility, word) if word != _DEFAULT else None
     file, folder = folders.config_dir / USER_FILE, real_folder(root)
-    with _explained(file):
+    with explained(file):
         is_changed = edit.set_visibility(file, folder, name, choice, of_source=of_source)
     if is_json():
         key = "source" if of_source else "tool"
@@ -121,7 +121,7 @@ def _switch(name: str, root: Path, folders: UserFolders, switch: Switch) -> None
     configurations = ConfigurationLoader(folder, folders.config_dir, os.environ)
     file = configurations.current().policy_file
     of_project = file == folder / WORKSPACE_FILE
-    with _explained(file):
+    with explained(file):
         # only a running server knows which tools exist; it removes entries that are not needed
         edit.switch_tool(file, name, switch, defaults={}, of_project=of_project)
     needs_trust = switch in {"enable", "expose"} and of_project
@@ -137,7 +137,7 @@ def _switch(name: str, root: Path, folders: UserFolders, switch: Switch) -> None
 
 def _decide(name: str, folders: UserFolders, approval: Approval) -> None:
     file = folders.config_dir / USER_FILE
-    with _explained(file):
+    with explained(file):
         edit.set_approval(file, name, approval)
     if is_json():
         print_json({"tool": name, "approval": approval, "file": str(file)})
@@ -147,7 +147,12 @@ def _decide(name: str, folders: UserFolders, approval: Approval) -> None:
 
 
 @contextmanager
-def _explained(file: Path) -> Iterator[None]:
+def explained(file: Path) -> Iterator[None]:
+    """Explain to the user why a file cannot be changed.
+
+    Raises:
+        Failure: it cannot, with what to do.
+    """
     try:
         yield
     except edit.ConfigEditError as error:

@@ -197,6 +197,9 @@ def _details(item: TrustItem) -> Iterator[str]:
         value = facts.get(name)
         if value not in (None, "", ".", [], {}):
             yield f"{label}: {value if isinstance(value, str) else ', '.join(map(str, value))}"
+    written = facts.get("written", {})
+    if isinstance(written, dict) and written.get("sandbox") not in (None, False, "off"):
+        yield f"in a sandbox: {written['sandbox']}"
     if facts.get("auth", "none") != "none":
         yield f"signs in by: {facts['auth']}"
     if "from" in facts:

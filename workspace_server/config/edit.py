@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from lm_tools_bridge.machine import project_file
 from lm_tools_bridge.machine.private_files import UnsafePathError
@@ -102,6 +102,36 @@ def set_visibility(file: Path, root: Path, name: str, value: Visibility | None, 
     """
     keys = ["visibility", str(root), "sources" if of_source else "tools", name]
     return unset(file, keys) if value is None else put(file, keys, value)
+
+
+def set_sandbox(file: Path, root: Path, namespace: str, choice: Literal["project", "off"] | None) -> None:
+    """Set whether a server of one workspace runs in a sandbox, in the user's file; None removes the choice.
+
+    Raises like `switch_tool`.
+    """
+    keys = ["sandbox", str(root), namespace]
+    if choice is None:
+        unset(file, keys)
+    elif choice == "off":
+        put(file, keys, choice)
+    else:
+        _edit(file, lambda document: put_value(document, keys, _paths(document, keys)))
+
+
+def allow_write(file: Path, root: Path, namespace: str, path: str) -> None:
+    """Let a server of one workspace write to a further path from its sandbox. Raises like `switch_tool`."""
+    keys = ["sandbox", str(root), namespace]
+
+    def change(document: MutableMapping[str, Any]) -> None:
+        paths = _paths(document, keys)
+        put_value(document, keys, paths if path in paths else [*paths, path])
+
+    _edit(file, change)
+
+
+def _paths(document: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    value = find_value(document, keys)
+    return [str(path) for path in value] if isinstance(value, list) else []
 
 
 def put(file: Path, keys: Sequence[str], value: Any) -> bool:

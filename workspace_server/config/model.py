@@ -29,6 +29,27 @@ class EntryOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What a stdio server may do to files beside reading them, and whether it may use the network.
+
+    It may always write to the project but for its `.git`, to a temporary folder and to caches of its own.
+
+    Attributes:
+        is_on: False for an entry that says that it wants none.
+        write: further files and folders that it may write, absolute.
+        unread: files and folders that it may not read, absolute.
+        fixed: files and folders that it may not write although they lie in one that it may, absolute.
+        network: False for none at all.
+    """
+
+    is_on: bool = True
+    write: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    network: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ServerEntry:
     """What stdio and remote servers have in common.
 
@@ -75,6 +96,7 @@ class StdioServer(ServerEntry):
         sharing: which callers share one process.
         files: the bytes of environment files that the entry names.
         data: files of the command, as it writes them, that the server may change without new trust.
+        sandbox: what it is held to; None if neither the entry nor a setting says so.
     """
 
     command: tuple[str, ...]
@@ -84,6 +106,7 @@ class StdioServer(ServerEntry):
     sharing: Sharing = "workspace"
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     data: tuple[str, ...] = ()
+    sandbox: Sandbox | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath, PureWindowsPath
 from typing import Any, Final
@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.entries import Server
-from workspace_server.config.model import StdioServer
+from workspace_server.config.formats.sandbox import in_force
+from workspace_server.config.model import Sandbox, StdioServer
 
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -103,6 +104,18 @@ def with_start_limit(servers: Iterable[Server], seconds: float | None) -> list[S
     """The servers, with this longest duration of a start where the entry has none of its own."""
     return [
         replace(server, start_timeout_s=seconds) if server.start_timeout_s is None else server
+        for server in servers
+    ]
+
+
+def with_sandboxes(
+    servers: Iterable[Server], default: Sandbox | None, choices: Mapping[str, Sandbox]
+) -> list[Server]:
+    """The servers, the stdio servers with the sandbox that holds for them; see `formats/sandbox.py`."""
+    return [
+        in_force(server, default, choices.get(server.namespace))
+        if isinstance(server, StdioServer)
+        else server
         for server in servers
     ]
 

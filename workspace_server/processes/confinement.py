@@ -34,10 +34,15 @@ class Confinement:
         pinned: folders that stay where they are, whatever may be written in them.
         fixed: files and folders that it may not write although they are in `read_write`. Works only with the
             layer `fixed-files`, and fails the start without it.
+        hidden: folders that it finds empty. Works only with the layer `fixed-files`, as `fixed` does.
+        rest_fixed: whether all but `read_write` is fixed, so that not even modes and times can change,
+            which Landlock does not know. Works only with that layer, too.
         caches: folders it may write if no part of the path is a link; nothing in them can be executed.
         unexecuted: folders in which nothing can be executed, whatever `read_only` says. A program from
             elsewhere can still read files there as its input.
         network: whether it may connect or listen by TCP.
+        offline: whether it has no network at all, not even UDP or that of this machine. Works only with the
+            layer `fixed-files`, and fails the start without it.
         max_file_bytes: largest file it may write.
         max_memory_bytes: largest address space.
         cpu_s: processor time in seconds.
@@ -49,9 +54,12 @@ class Confinement:
     unread: tuple[Path, ...] = ()
     pinned: tuple[Path, ...] = ()
     fixed: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    rest_fixed: bool = False
     caches: tuple[Path, ...] = ()
     unexecuted: tuple[Path, ...] = ()
     network: bool = True
+    offline: bool = False
     max_file_bytes: int | None = None
     max_memory_bytes: int | None = None
     cpu_s: int | None = None
@@ -69,12 +77,15 @@ class Confinement:
         readable = everything if self.read_only is None else self.read_only
         return [
             f"network={int(self.network)}",
+            *(("offline=1",) if self.offline else ()),
+            *(("rest_fixed=1",) if self.rest_fixed else ()),
             *(f"limit={name}:{value}" for name, value in limits.items() if value is not None),
             *(f"write={path}" for path in self.read_write),
             *(f"read={path}" for path in readable),
             *(f"unread={path}" for path in self.unread),
             *(f"pinned={path}" for path in self.pinned),
             *(f"fixed={path}" for path in self.fixed),
+            *(f"hidden={path}" for path in self.hidden),
             *(f"cache={path}" for path in self.caches),
             *(f"unexecuted={path}" for path in self.unexecuted),
         ]

@@ -37,9 +37,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # that anybody may write
 _SOURCES = ("/dev/random", "/dev/urandom")
 _OPENAT2, _AT_FDCWD, _RESOLVE_NO_SYMLINKS = 437, -100, 4
 
-_NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
+_NEW_MOUNTS, _NEW_USERS, _NEW_NETWORK = 0x00020000, 0x10000000, 0x40000000
 _BIND, _RECURSIVE, _SLAVE = 1 << 12, 1 << 14, 1 << 19
-_MOUNT_SETATTR, _CURRENT_FOLDER, _ATTRIBUTE_READ_ONLY = 442, -100, 1
+_MOUNT_SETATTR, _CURRENT_FOLDER, _WITH_ALL_BELOW, _ATTRIBUTE_READ_ONLY = 442, -100, 0x8000, 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -146,28 +146,58 @@ def _fix(pinned: list[str], fixed: list[str]) -> None:
 
     Landlock cannot except a folder from a rule. What is mounted on cannot be moved or replaced, either.
     """
-    _leave_mounts_of_others()
     for path in (*pinned, *fixed):
         _mount(path, path, _BIND | _RECURSIVE)
-    read_only = _MountAttributes(set=_ATTRIBUTE_READ_ONLY)
     for path in fixed:
-        size = ctypes.c_size_t(ctypes.sizeof(read_only))
-        _syscall(_MOUNT_SETATTR, _CURRENT_FOLDER, os.fsencode(path), 0, ctypes.byref(read_only), size)
+        _set_attributes(path, _MountAttributes(set=_ATTRIBUTE_READ_ONLY), 0)
 
 
-def _leave_mounts_of_others() -> None:
+def _fix_rest(writable: list[str]) -> None:
+    """Make all files but these read-only, as `_fix` does."""
+    places = [path for path in writable if _exists(path)]
+    for path in places:
+        _mount(path, path, _BIND | _RECURSIVE)
+    _set_attributes("/", _MountAttributes(set=_ATTRIBUTE_READ_ONLY), _WITH_ALL_BELOW)
+    for path in places:
+        _set_attributes(path, _MountAttributes(clear=_ATTRIBUTE_READ_ONLY), _WITH_ALL_BELOW)
+
+
+def _set_attributes(path: str, attributes: _MountAttributes, flags: int) -> None:
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    _syscall(_MOUNT_SETATTR, _CURRENT_FOLDER, os.fsencode(path), flags, ctypes.byref(attributes), size)
+
+
+def _leave_parent(settings: dict[str, str], pairs: list[tuple[str, str]]) -> None:
+    """Enter namespaces of its own for what Landlock cannot do, where one of the settings asks for it."""
+    names = ("pinned", "fixed", "hidden", "write")
+    places = {name: [value for key, value in pairs if key == name] for name in names}
+    is_rest_fixed = "rest_fixed" in settings
+    mounts = _NEW_MOUNTS if places["fixed"] or places["hidden"] or is_rest_fixed else 0
+    if kinds := mounts | (_NEW_NETWORK if "offline" in settings else 0):
+        _leave_namespaces(kinds)
+    if is_rest_fixed:
+        _fix_rest(places["write"])
+    if places["fixed"]:
+        _fix(places["pinned"], places["fixed"])
+    for folder in places["hidden"]:
+        _mount("none", folder, 0, "tmpfs")
+
+
+def _leave_namespaces(kinds: int) -> None:
     user, group = os.geteuid(), os.getegid()
-    if _libc.unshare(_NEW_MOUNTS):  # needs a right that a user has only in a namespace of users
-        _check(_libc.unshare(_NEW_MOUNTS | _NEW_USERS))
+    if _libc.unshare(kinds):  # needs a right that a user has only in a namespace of users
+        _check(_libc.unshare(kinds | _NEW_USERS))
         maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
         for name, text in maps.items():
             with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123  pathlib is slow to load
                 file.write(text)
-    _mount("none", "/", _RECURSIVE | _SLAVE)
+    if kinds & _NEW_MOUNTS:
+        _mount("none", "/", _RECURSIVE | _SLAVE)
 
 
-def _mount(source: str, place: str, flags: int) -> None:
-    _check(_libc.mount(os.fsencode(source), os.fsencode(place), None, ctypes.c_ulong(flags), None))
+def _mount(source: str, place: str, flags: int, kind: str = "none") -> None:
+    names = map(os.fsencode, (source, place, kind))
+    _check(_libc.mount(*names, ctypes.c_ulong(flags), None))
 
 
 def _check(result: int) -> None:
@@ -273,10 +303,8 @@ def main(arguments: list[str]) -> None:
     try:
         _close_descriptors(status)
         _die_with(settings.get("parent"))
-        step = "fixed files"
-        fixed = [value for key, value in pairs if key == "fixed"]
-        if fixed:
-            _fix([value for key, value in pairs if key == "pinned"], fixed)
+        step = "namespaces"
+        _leave_parent(settings, pairs)
         step = "folder"  # only now: a folder that was entered before would be below the mounts
         os.chdir(settings.get("cwd", "/"))
         step = "limits"

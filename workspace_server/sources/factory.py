@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from workspace_server.secrets.store import LayeredSecretStore
     from workspace_server.sources.mcp.lists.list_cache import ListCache
     from workspace_server.sources.mcp.remote.authorization import Authorization
+    from workspace_server.sources.mcp.stdio.sandbox import ServerSandbox
     from workspace_server.sources.scripts.slots import Slots
 
 WORKSPACE_TOOLS: Final = ".lm-tools-bridge/tools"
@@ -119,6 +120,7 @@ class SourceFactory:
                 environment=dependencies.server_environment,
                 version=dependencies.version,
                 cache=self._list_cache(),
+                sandbox=self._sandbox(entry),
                 variables=lambda: dependencies.variables,
             )
         redaction.hide(entry.token, entry.client_secret)
@@ -135,6 +137,13 @@ class SourceFactory:
             own_manager=self._own_manager,
         )
         return RemoteSource(entry, shared, self._list_cache())
+
+    def _sandbox(self, entry: StdioServer) -> ServerSandbox | None:
+        if entry.sandbox is None:
+            return None
+        from workspace_server.sources.mcp.stdio.sandbox import ServerSandbox
+
+        return ServerSandbox(entry.sandbox, Path(self._dependencies.root), entry.namespace)
 
     @property
     def _run_dir(self) -> Path:

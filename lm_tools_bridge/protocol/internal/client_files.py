@@ -20,6 +20,7 @@ class ProjectFile(NamedTuple):
         tilde: whether a leading `~` is the home folder.
         falls_back: whether the type `http` allows the older HTTP+SSE, too.
         other_members: names of objects that have another purpose.
+        sandbox: the name of the object with the rules for servers that run in a sandbox; empty for none.
     """
 
     path: str
@@ -29,6 +30,7 @@ class ProjectFile(NamedTuple):
     tilde: bool
     falls_back: bool
     other_members: frozenset[str] = frozenset()
+    sandbox: str = ""
 
 
 CLAUDE_CODE: Final = ProjectFile(
@@ -42,6 +44,7 @@ VSCODE: Final = ProjectFile(
     tilde=True,
     falls_back=True,
     other_members=frozenset({"inputs"}),
+    sandbox="sandbox",
 )
 CURSOR: Final = ProjectFile(
     ".cursor/mcp.json", "mcpServers", "Cursor", bare=False, tilde=True, falls_back=True

@@ -89,10 +89,12 @@ def test_a_folder_in_which_nothing_is_ours_is_not_listed(tmp_path: Path, paths: 
 
 
 def test_the_caches_of_script_tools_are_listed(tmp_path: Path, paths: Paths) -> None:
-    (tmp_path / ".cache/lm-tools-bridge/scripts/0123").mkdir(parents=True)
+    for kind in ("scripts", "servers"):
+        (tmp_path / ".cache/lm-tools-bridge" / kind / "0123").mkdir(parents=True)
     (tmp_path / ".cache/uv").mkdir()
     (group,) = groups(paths, tmp_path)
-    assert group.entries == (tmp_path / ".cache/lm-tools-bridge/scripts",)
+    folder = tmp_path / ".cache/lm-tools-bridge"
+    assert group.entries == (folder / "scripts", folder / "servers")
 
 
 def test_nothing_is_listed_where_nothing_was_made(tmp_path: Path, paths: Paths) -> None:

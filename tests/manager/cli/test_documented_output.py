@@ -34,6 +34,8 @@ NOT_RUN: Final = {
     "lmtb team unuse": "the same",
     "lmtb languages install": "needs a registry; tests/languages/test_installing.py asks real ones",
     "lmtb languages remove": "the same",
+    "lmtb servers sandbox": "no stdio server is there; tests/workspace_server/command/test_sandbox.py has one",
+    "lmtb servers allow-write": "the same",
     "lmtb remote status": "no line is used; tests/lm_tools_bridge/remote_hosts/test_remote_projects.py has one",
     "lmtb agent serve": "serves until it is stopped; tests/lm_tools_bridge/agent/test_agent_scripts.py runs it",
 }

@@ -118,7 +118,7 @@ async def test_a_server_with_a_limit_that_cannot_be_kept_is_not_made(setup: Sour
     assert (states["stdio:boxed"], states["free"]) == ("failed", "ready")
     assert "boxed" not in setup.factory.made
     (row,) = (row for row in setup.registry.sources() if row["id"] == "stdio:boxed")
-    assert "sandboxEnabled" in row["error"] and "ignore_restrictions" in row["error"]
+    assert '"ignore_restrictions": ["sandbox.network"]' in row["error"]
 
 
 async def test_users_own_servers_need_no_trust_and_follow_the_file(setup: SourcesSetup) -> None:

@@ -22,6 +22,7 @@ from workspace_server.config.file_issues import FileIssues, display_name, displa
 from workspace_server.config.formats import restrictions
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError
+from workspace_server.config.formats.sandbox import read_sandbox
 from workspace_server.config.model import EntryOrigin, RemoteServer, Sharing, StdioServer
 from workspace_server.source import Default
 from workspace_server.tool import TaskUse, Visibility
@@ -209,6 +210,7 @@ class _Builder:
             sharing=self._fields.choice("sharing", Sharing, "workspace"),
             files=self._files,
             data=tuple(self._expand(word, path=True) for word in self._fields.texts("data")),
+            sandbox=read_sandbox(self._fields, self._folder),
             **self._common(),
         )
 

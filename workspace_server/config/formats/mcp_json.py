@@ -4,7 +4,8 @@ Entries have the meaning that those clients give them. This module translates th
 TOML, which are accepted there, too; `entries.py` builds the servers.
 
 * `.mcp.json` (`mcpServers`): `command` or `url` replaces a missing type; `timeout` in milliseconds.
-* `.vscode/mcp.json` (`servers`): comments allowed, `http` falls back to the older SSE, `env` may hold null.
+* `.vscode/mcp.json` (`servers`): comments allowed, `http` falls back to the older SSE, `env` may hold null;
+  `sandboxEnabled` in an entry, with the rules in the file's `sandbox`.
 * `.cursor/mcp.json` (`mcpServers`): comments allowed, no type needed, `auth` holds OAuth client data.
 """
 
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.protocol.internal.client_files import ProjectFile
 from lm_tools_bridge.text.near_names import did_you_mean
-from workspace_server.config.formats import entries, restrictions
+from workspace_server.config.formats import entries, restrictions, sandbox
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError, plain_text
 
@@ -29,6 +30,7 @@ _TYPES: Final[Mapping[str, Kind]] = {
     "streamable_http": "remote",
     "sse": "remote",
 }
+_IN_SANDBOX: Final = "sandboxEnabled"
 # keys without effect here: display names, debugging options, gallery data
 _PASSED_OVER: Final = frozenset({
     "name", "description", "dev", "gallery", "version", "icon", "inputs", "alwaysLoad", "deferTools",
@@ -38,9 +40,8 @@ _PASSED_OVER: Final = frozenset({
 def servers(document: Mapping[str, Any], form: ProjectFile, context: EntryContext) -> list[Server]:
     """The valid servers of one decoded file, in file order; issues go to the context's notes."""
     entries_by_name = document.get(form.member, {})
-    left = [
-        key for key in document if key != form.member and key not in form.other_members and key != "$schema"
-    ]
+    other_members = {form.member, form.sandbox, "$schema", *form.other_members}
+    left = [key for key in document if key not in other_members]
     unkept = restrictions.unkept(document, left)
     unknown = [key for key in left if key not in unkept]
     entries.warn_unknown_keys(unknown, context, known={form.member, *form.other_members})
@@ -48,8 +49,23 @@ def servers(document: Mapping[str, Any], form: ProjectFile, context: EntryContex
     if not isinstance(entries_by_name, Mapping):
         context.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
         return []
-    found = (_server(str(name), entry, form, context) for name, entry in entries_by_name.items())
-    return [server for server in found if server is not None]
+    built = (
+        _server(str(name), _with_rules(entry, document.get(form.sandbox)), form, context)
+        for name, entry in entries_by_name.items()
+    )
+    return [server for server in built if server is not None]
+
+
+def _with_rules(entry: Any, rules: Any) -> Any:
+    """The entry with the rules of its file for sandboxes, so that trust in it covers them."""
+    if rules is not None and isinstance(entry, Mapping) and _is_sandboxed(entry):
+        return {sandbox.KEY: rules, **entry}
+    return entry
+
+
+def _is_sandboxed(entry: Mapping[str, Any]) -> bool:
+    ignored = entry.get(restrictions.IGNORED)
+    return entry.get(_IN_SANDBOX) is True and not (isinstance(ignored, list) and _IN_SANDBOX in ignored)
 
 
 def _server(name: str, entry: Any, form: ProjectFile, context: EntryContext) -> Server | None:
@@ -85,6 +101,8 @@ def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: ProjectFi
             values.update(_TRANSLATIONS[key](value))
         elif key not in _PASSED_OVER:
             values.setdefault(key, value)
+    if _is_sandboxed(entry):
+        values.update(sandbox.of_vscode(entry.get(sandbox.KEY, {})))
     if kind == "stdio":
         values["command"] = _command(entry)
     else:
@@ -138,6 +156,13 @@ def _oauth(value: Any) -> Mapping[str, Any]:
     return {"auth": "oauth", **{key: text for key, text in members.items() if text is not None}}
 
 
+def _sandboxed(value: Any) -> Mapping[str, Any]:
+    """Nothing for the entries that `_is_sandboxed` finds."""
+    if not isinstance(value, bool):
+        raise ConfigValueError(f'"{_IN_SANDBOX}" must be true or false')
+    return {} if value else {sandbox.KEY: "off"}
+
+
 def _nothing(_: Any) -> Mapping[str, Any]:
     return {}
 
@@ -152,4 +177,5 @@ _TRANSLATIONS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "timeout": _timeout,
     "oauth": _oauth,
     "auth": _oauth,
+    _IN_SANDBOX: _sandboxed,
 }

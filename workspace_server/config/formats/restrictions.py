@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from workspace_server.config.file_issues import display_name, display_names
 from workspace_server.config.formats.fields import ConfigValueError, Fields
+from workspace_server.config.formats.sandbox import DOMAINS
 
 IGNORED: Final = "ignore_restrictions"
 """The key with the names of those limits that the user gives up."""
@@ -81,6 +82,11 @@ def unkept(values: Mapping[str, Any], keys: Iterable[str], ignored: Collection[s
 
 def explain(keys: Sequence[str], *, as_json: bool) -> str:
     """Why a server with such keys does not start, and what to do."""
+    if list(keys) == [DOMAINS]:
+        return (
+            "VS Code would limit its network to some domains, which LM Tools Bridge cannot, so it is not"
+            f' started; to run it in its sandbox with an open network, add "{IGNORED}": ["{DOMAINS}"] to it'
+        )
     names = display_names(keys)
     listed = json.dumps([display_name(key) for key in keys])
     line = f'"{IGNORED}": {listed}' if as_json else f"{IGNORED} = {listed}"

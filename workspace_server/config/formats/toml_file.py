@@ -1,11 +1,13 @@
 """Reads a `workspace.toml` of the user or of a workspace: servers, policy, scripts, approvals. Pure.
 
 [[mcp.stdio_servers]]    [[mcp.remote_servers]]   projects (user only): folders that have the server
+[mcp]                    sandbox: of all stdio servers of the file; the user's also of those of projects
 [builtin]                enabled: false switches the built-in tools off, whichever file says it
 [tools]                  exposedDelta, …           which tools clients see
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
 [visibility]             which tools of one project are listed (user only)
+[sandbox]                what servers of one project may do in their sandboxes (user only)
 and the tables of features, see `workspace_server/config/feature_settings.py`
 useWorkspaceSettings (workspace only), debug, call_timeout_s, start_timeout_s, internal_prefix (user only)
 """
@@ -16,6 +18,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +28,11 @@ from lm_tools_bridge.text.toml_text import parse_toml
 from workspace_server.config import settings
 from workspace_server.config.feature_settings import FileTables, read_enabled
 from workspace_server.config.file_issues import display_name, display_names
-from workspace_server.config.formats import entries, restrictions
+from workspace_server.config.formats import entries, restrictions, sandbox
 from workspace_server.config.formats.entries import EntryContext, Kind, Server, warn_unknown_keys
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
-from workspace_server.config.model import Approval, VisibilityChoices
+from workspace_server.config.model import Approval, Sandbox, VisibilityChoices
 from workspace_server.config.settings import ClosingRule, Settings
 from workspace_server.features import parts
 from workspace_server.tool import Visibility
@@ -51,6 +54,27 @@ def read_visibility_table(table: Mapping[str, Any], context: EntryContext) -> Vi
     )
     warn_unknown_keys(fields.left, context, known=fields.taken)
     return choices
+
+
+def read_sandbox_table(table: Mapping[str, Any], context: EntryContext) -> Mapping[str, Sandbox]:
+    """What the user chose for the sandboxes of this workspace's servers, by namespace.
+
+    The folder of a workspace is written as in `visibility`.
+    """
+    root = str(context.variables.root)
+    choices: dict[str, Sandbox] = {}
+    for namespace, written in _table(table.get(root), root, context).items():
+        try:
+            choices[namespace] = sandbox.read_choice(written, partial(_full_path, context))
+        except (ConfigValueError, UnresolvedPlaceholderError) as reason:
+            message = f"sandbox of {display_name(namespace)}: {reason}; it is ignored"
+            context.notes.warn("CONFIG_INVALID_VALUE", message, key=namespace)
+    return choices
+
+
+def _full_path(context: EntryContext, written: str) -> str:
+    expanded = context.variables.expand_path(written, placeholders.TOML)
+    return os.path.normpath(Path(context.variables.root, expanded))
 
 
 def _choices(fields: Fields, kind: str, context: EntryContext) -> Mapping[str, Visibility]:
@@ -96,6 +120,8 @@ class TomlContents:
     internal_prefix: str | None = None
     call_timeout_s: float | None = None
     start_timeout_s: float | None = None
+    sandbox: Sandbox | None = None
+    sandboxes: Mapping[str, Sandbox] = field(default_factory=dict)
 
 
 def parse(data: bytes) -> Mapping[str, Any]:
@@ -139,8 +165,10 @@ class _Reader:
         for table in filter(None, (part.shared_table for part in parts().values())):
             shared |= {f"{table}.{key}": value for key, value in self._table(top, table).items()}
         closed = self._closed_tables()
+        mcp = Fields(self._table(top, "mcp"))
         contents = TomlContents(
-            servers=self._servers(Fields(self._table(top, "mcp"))),
+            sandbox=self._sandbox_of_all(mcp),
+            servers=self._servers(mcp),
             builtin=read_enabled(builtin, "builtin", "the built-in tools", self._notes),
             features={name: part.read_file(of_features) for name, part in parts().items()},
             settings={**settings.check_settings(shared, self._notes), **closed},
@@ -152,6 +180,7 @@ class _Reader:
             internal_prefix=self._internal_prefix(top),
             call_timeout_s=self._seconds(top, "call_timeout_s", entries.MAX_TIMEOUT_S),
             start_timeout_s=self._seconds(top, "start_timeout_s", entries.MAX_START_S),
+            sandboxes=self._sandboxes(top),
         )
         rules = settings.misspelt_rules(shared)
         unknown = [key for key in shared if key not in {*settings.known_keys(), *rules, *misspelt_scope}]
@@ -182,26 +211,41 @@ class _Reader:
         self._notes.warn("CONFIG_INVALID_VALUE", f'"{key}" must be a table; it is ignored')
         return {}
 
+    def _sandbox_of_all(self, mcp: Fields) -> Sandbox | None:
+        """What the user's file says for all servers; the strictest sandbox if that is not understood."""
+        written = mcp.peek(sandbox.KEY)
+        try:
+            default = sandbox.read_sandbox(mcp, partial(_full_path, self._context))
+        except (ConfigValueError, UnresolvedPlaceholderError) as reason:
+            self._notes.warn("CONFIG_INVALID_VALUE", f"mcp.{sandbox.KEY}: {reason}; servers get no network")
+            default = None
+        if not self._is_user:
+            return None  # each entry of the file has it
+        return Sandbox(network=False) if default is None and written is not None else default
+
     def _servers(self, mcp: Fields) -> tuple[Server, ...]:
         found: list[Server] = []
         table = self._table(Fields(self._document), "mcp")
-        unkept = restrictions.unkept(table, [key for key in table if key not in _SERVERS])
+        unkept = restrictions.unkept(table, [key for key in mcp.left if key not in _SERVERS])
         self._context = replace(self._context, restrictions=tuple(unkept))
+        written = mcp.peek(sandbox.KEY)
         for key, kind in _SERVERS.items():
             listed = mcp.take(key) or []
             if not isinstance(listed, list):
                 self._notes.warn("CONFIG_INVALID_VALUE", f'"mcp.{key}" must be written [[mcp.{key}]]')
                 continue
+            of_all = {sandbox.KEY: written} if kind == "stdio" and written is not None else {}
             for position, entry in enumerate(listed):
-                server = self._server(kind, entry, f"mcp.{key}[{position + 1}]")
+                server = self._server(kind, entry, f"mcp.{key}[{position + 1}]", of_all)
                 found += [] if server is None else [server]
         entries.warn_unknown_keys([f"mcp.{key}" for key in mcp.left if key not in unkept], self._context)
         return tuple(found)
 
-    def _server(self, kind: Kind, entry: Any, position: str) -> Server | None:
+    def _server(self, kind: Kind, entry: Any, position: str, of_all: Mapping[str, Any]) -> Server | None:
         if not isinstance(entry, Mapping):
             self._notes.warn("CONFIG_ENTRY_SKIPPED", "it must be a table; the entry is skipped", position)
             return None
+        entry = {**of_all, **entry}
         namespace = entry.get("namespace")
         label = namespace if isinstance(namespace, str) and namespace.strip() else position
         if not self._is_user or "projects" not in entry:
@@ -284,6 +328,11 @@ class _Reader:
         if not self._is_user:
             return VisibilityChoices()  # stays unread, and is reported as a refused key
         return read_visibility_table(self._table(top, KEY), self._context)
+
+    def _sandboxes(self, top: Fields) -> Mapping[str, Sandbox]:
+        if not self._is_user:
+            return {}  # stays unread, and is reported as a refused key
+        return read_sandbox_table(self._table(top, sandbox.KEY), self._context)
 
     def _internal_prefix(self, top: Fields) -> str | None:
         if not self._is_user:

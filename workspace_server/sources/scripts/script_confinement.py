@@ -9,7 +9,6 @@ enforces the limits.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import tempfile
@@ -21,31 +20,10 @@ from typing import Final
 from lm_tools_bridge.machine import project_file
 from lm_tools_bridge.machine.own_children import MAX_FILE_BYTES
 from lm_tools_bridge.machine.private_files import UnsafePathError
+from workspace_server.processes import tool_caches
 from workspace_server.processes.confinement import Confinement
 
 _SHARED: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  allowed, not used
-_CACHES: Final = ".cache/lm-tools-bridge/scripts"
-"""The folder of the caches below the home folder: one for each workspace, as one could poison another's."""
-_VARIABLES: Final[Mapping[str, str]] = {
-    "XDG_CACHE_HOME": "",
-    "BUN_INSTALL_CACHE_DIR": "bun",
-    "CARGO_HOME": "cargo",
-    "CCACHE_DIR": "ccache",
-    "DENO_DIR": "deno",
-    "GOCACHE": "go-build",
-    "GOMODCACHE": "go-mod",
-    "GRADLE_USER_HOME": "gradle",
-    "NUGET_PACKAGES": "nuget",
-    "PIP_CACHE_DIR": "pip",
-    "PRE_COMMIT_HOME": "pre-commit",
-    "UV_CACHE_DIR": "uv",
-    "YARN_CACHE_FOLDER": "yarn",
-    "YARN_GLOBAL_FOLDER": "yarn-global",
-    "npm_config_cache": "npm",
-    "npm_config_store_dir": "pnpm",
-}
-"""Variables by which tools find their caches, with the folder in ours. Maven has an option instead."""
-_MAVEN: Final = "-Dmaven.repo.local="
 _GIT_SETTINGS: Final[Mapping[str, str]] = {
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "branch.autoSetupMerge",
@@ -63,19 +41,12 @@ _PLANTED: Final = ("config.worktree", "commondir")
 
 def cache_folder(root: Path, environment: Mapping[str, str]) -> Path | None:
     """The folder with the caches of a workspace's scripts; None without a home folder."""
-    home = environment.get("HOME")
-    if not home:
-        return None
-    base = Path(os.path.realpath(Path(home, ".cache")))  # a link that the user made
-    return base.joinpath(*Path(_CACHES).parts[1:], hashlib.sha256(os.fsencode(root)).hexdigest()[:16])
+    return tool_caches.cache_folder("scripts", os.fspath(root), environment)
 
 
 def script_variables(folder: Path | None) -> dict[str, str]:
     """The variables by which tools work within the limits: they lead to caches in this folder."""
-    if folder is None:
-        return dict(_GIT_SETTINGS)
-    places = {name: str(folder / below) for name, below in _VARIABLES.items()}
-    return {**_GIT_SETTINGS, **places, "MAVEN_OPTS": f"{_MAVEN}{folder / 'm2'}"}
+    return {**_GIT_SETTINGS, **({} if folder is None else tool_caches.cache_variables(folder))}
 
 
 def script_confinement(root: Path, call_folder: Path, environment: Mapping[str, str]) -> Confinement:
@@ -93,7 +64,7 @@ def script_confinement(root: Path, call_folder: Path, environment: Mapping[str, 
     places += map(Path, _SHARED)
     caches = cache_folder(root, environment)
     if caches is not None:
-        _make(caches)
+        tool_caches.make_cache(caches)
         places.append(caches)
     pinned, fixed = _git_places(root / _GIT)
     return Confinement(read_write=tuple(places), max_file_bytes=MAX_FILE_BYTES, pinned=pinned, fixed=fixed)
@@ -142,11 +113,3 @@ def _status(path: Path) -> os.stat_result | None:
         return path.lstat()
     except OSError:
         return None
-
-
-def _make(folder: Path) -> None:
-    try:
-        with project_file.held(folder, make=0o700):
-            pass
-    except UnsafePathError as unsafe:
-        raise OSError(f"{unsafe.path} {unsafe.reason}") from None

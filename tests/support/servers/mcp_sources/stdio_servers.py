@@ -21,6 +21,7 @@ import psutil
 from lm_tools_bridge.machine.process_ending import read_variables
 from workspace_server.config.model import EntryOrigin, StdioServer
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
+from workspace_server.sources.mcp.stdio.sandbox import ServerSandbox
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
 
 MARK = "LMTB_TEST_MARK"
@@ -81,6 +82,7 @@ async def stdio_source(
     cache: Any = None,
     env: Mapping[str, str] | None = None,
     variables: Callable[[], Mapping[str, str]] = dict,
+    sandbox: ServerSandbox | None = None,
     **entry: Any,
 ) -> AsyncIterator[StdioSource]:
     """A source for the time of the block; afterwards nothing it started may be left."""
@@ -100,6 +102,7 @@ async def stdio_source(
         timeouts=timeouts,
         policy=policy,
         cache=cache,
+        sandbox=sandbox,
         variables=variables,
     )
     try:

@@ -19,10 +19,9 @@ def entry(home: ConfigHome, file: str = ".mcp.json", **more: Any) -> StdioServer
 @pytest.mark.parametrize(
     "limit",
     [
-        {"sandboxEnabled": True},
         {"sandbox": {"filesystem": {"allowWrite": []}}},
-        {"sandbox": True},
         {"sandbox": "read-only"},
+        {"sandbox": 1},
         {"readOnly": True},
         {"read_only": True},
         {"mode": "readonly"},
@@ -82,16 +81,17 @@ def test_a_key_that_limits_nothing_keeps_no_entry_from_starting(
     assert entry(home, **open_value).unkept == ()
 
 
-@pytest.mark.parametrize("file", [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"])
+@pytest.mark.parametrize("file", [".mcp.json", ".cursor/mcp.json"])
 def test_a_limit_of_the_whole_file_holds_for_each_of_its_servers(home: ConfigHome, file: str) -> None:
-    member = "servers" if file.startswith(".vscode") else "mcpServers"
-    home.put(file, {member: {"a": {"command": "a"}, "b": {"url": "https://b.example"}}, "sandbox": {"x": 1}})
+    home.put(
+        file, {"mcpServers": {"a": {"command": "a"}, "b": {"url": "https://b.example"}}, "sandbox": {"x": 1}}
+    )
     assert [server.unkept for server in home.current().servers] == [("sandbox",), ("sandbox",)]
 
 
 def test_a_limit_in_our_own_file_counts_as_well(home: ConfigHome) -> None:
-    home.workspace('[[mcp.stdio_servers]]\nnamespace = "s"\ncommand = ["x"]\nsandbox = true\n')
-    assert home.current().stdio[0].unkept == ("sandbox",)
+    home.workspace('[[mcp.stdio_servers]]\nnamespace = "s"\ncommand = ["x"]\noffline = true\n')
+    assert home.current().stdio[0].unkept == ("offline",)
     home.workspace('[mcp]\nreadonly = true\n[[mcp.stdio_servers]]\nnamespace = "s"\ncommand = ["x"]\n')
     assert home.current().stdio[0].unkept == ("readonly",)
 

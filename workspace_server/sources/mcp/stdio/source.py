@@ -7,14 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.text import missing_variables, redaction
 from workspace_server import log
 from workspace_server.config.formats.entries import how_to_set
 from workspace_server.config.model import StdioServer
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command, last_words
-from workspace_server.processes.confinement import Confinement
 from workspace_server.results import clean_text
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
@@ -35,6 +34,9 @@ from workspace_server.sources.mcp.stdio.processes import (
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.start_watch import StartWatch
 from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
+
+if TYPE_CHECKING:
+    from workspace_server.sources.mcp.stdio.sandbox import ServerSandbox
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """Returns the variables of every child, with the PATH of the login shell."""
@@ -75,7 +77,7 @@ class StdioSource(McpSource):
         environment: Environment,
         version: str,
         cache: ListCache | None = None,
-        confinement: Confinement | None = None,
+        sandbox: ServerSandbox | None = None,
         timeouts: Timeouts = Timeouts(),
         policy: Callable[[], RestartPolicy] = RestartPolicy,
         variables: Callable[[], Mapping[str, str]] = dict,
@@ -88,7 +90,7 @@ class StdioSource(McpSource):
             environment: asked before each start; `server.env` is put on top.
             version: of this product.
             cache: where the last good list is kept.
-            confinement: what its processes are held to.
+            sandbox: what its processes are held to; None for nothing.
             timeouts: time limits.
             policy: makes the rules by which a server that ended is started again.
             variables: the variables that entries can name; the server gets only what its entry names.
@@ -101,7 +103,7 @@ class StdioSource(McpSource):
         self._root = root
         self._environment = environment
         self._version = version
-        self._confinement = confinement
+        self._sandbox = sandbox
         self._timeouts = timeouts
         self._policy = policy()
         self._variables = variables
@@ -166,6 +168,7 @@ class StdioSource(McpSource):
             "stderr": [] if child is None else self._shown(child.stderr.lines(STDERR_LINES)),
             "lacking": self._lacking,
             **self._start_status(),
+            **({} if self._sandbox is None else {"refusedBySandbox": self._sandbox.refused}),
             **super().status(),
         }
 
@@ -179,6 +182,8 @@ class StdioSource(McpSource):
         """End all processes; nothing they started is left. Idempotent."""
         await self.stop_asking()
         await self._processes.close()
+        if self._sandbox is not None:
+            await asyncio.to_thread(self._sandbox.close)
 
     def _arrange(self) -> Processes:
         if self._server.sharing == "session":
@@ -223,13 +228,11 @@ class StdioSource(McpSource):
         return session
 
     async def _start_child(self, env: Mapping[str, str]) -> ChildProcess:
-        cwd = self._server.cwd or self._root
+        command = Command(self._server.command, env, self._server.cwd or self._root)
         try:
-            return await ChildProcess.start(
-                Command(self._server.command, env, cwd, self._confinement),
-                name=self.id,
-                on_stderr=self._heard,
-            )
+            if self._sandbox is not None:
+                command = await asyncio.to_thread(self._sandbox.around, command)
+            return await ChildProcess.start(command, name=self.id, on_stderr=self._heard)
         except ChildStartError as failure:
             raise SessionFailed(clean_text(str(failure)), final=True) from None
 
@@ -295,6 +298,7 @@ class StdioSource(McpSource):
         if unset := self._server.defaulted:
             those = f"{', '.join(unset)} {_are(unset)} not set, so the default was used"
             text = f"{text}; {those}: {how_to_set(unset[0])}"
+        text += "" if self._sandbox is None else self._sandbox.explain()
         if child.returncode is not None:
             variable_names = missing_variables.named_in(child.stderr.lines(STDERR_LINES), env)
             known_variables = self._variables()
@@ -314,6 +318,8 @@ class StdioSource(McpSource):
 
     def _heard(self, line: str) -> None:
         """Log a line of standard error without the values that the entry set."""
+        if self._sandbox is not None:
+            self._sandbox.note(line)
         log.info("source_stderr", source=self.id, line=redaction.mask(line, self._server.env.values()))
 
 

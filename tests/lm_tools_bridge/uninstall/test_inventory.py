@@ -88,7 +88,7 @@ def test_a_folder_in_which_nothing_is_ours_is_not_listed(tmp_path: Path, paths: 
     assert groups(paths, tmp_path) == []
 
 
-def test_the_caches_of_script_tools_are_listed(tmp_path: Path, paths: Paths) -> None:
+def test_the_caches_of_confined_programs_are_listed(tmp_path: Path, paths: Paths) -> None:
     for kind in ("scripts", "servers"):
         (tmp_path / ".cache/lm-tools-bridge" / kind / "0123").mkdir(parents=True)
     (tmp_path / ".cache/uv").mkdir()

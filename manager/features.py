@@ -67,6 +67,7 @@ FEATURES: Final = (
     Feature("code_intelligence", verbs=("languages",)),
     Feature("demo", verbs=("demo",)),
     Feature("doctor", verbs=("doctor",)),
+    Feature("published_servers", verbs=("add", "outdated")),
     Feature("page", verbs=("ui",), is_in_daemon=True),
     Feature("recorder", verbs=("calls", "record", "replay"), is_in_daemon=True),
     Feature(

@@ -28,7 +28,7 @@ VERBS: Final = (
             ("client add", "client install", "client remove", "client update"), if_given("dry_run")
         ),
         synonyms={
-            **dict.fromkeys(("install", "add", "setup", "configure"), "client add"),
+            **dict.fromkeys(("install", "setup", "configure"), "client add"),
             **dict.fromkeys(("remove", "delete", "rm"), "client remove"),
         },
     ),

@@ -88,7 +88,10 @@ def append_table(document: Document, keys: Sequence[str], members: Mapping[str, 
         document[last] = [] if type(document) is dict else _new_array()
     if not isinstance(document[last], list):
         raise NotEditableError(f'"{last}" is not an array')
-    document[last].append(dict(members) if type(document) is dict else _new_table(members))
+    tables = document[last]
+    if tables and type(document) is not dict:
+        _end_with_blank_line(tables[-1])
+    tables.append(dict(members) if type(document) is dict else _new_table(members))
 
 
 def remove_value(document: Document, keys: Sequence[str], *, prune: bool = True) -> None:
@@ -122,6 +125,13 @@ def _new_table(members: Mapping[str, Any]) -> Any:
     table = tomlkit.table()
     table.update(members)
     return table
+
+
+def _end_with_blank_line(table: Any) -> None:
+    import tomlkit
+
+    if not tomlkit.dumps(table).endswith("\n\n"):
+        table.add(tomlkit.nl())
 
 
 def _new_array() -> Any:

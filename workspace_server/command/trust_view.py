@@ -191,6 +191,7 @@ def _details(item: TrustItem) -> Iterator[str]:
     for name, label in (
         ("interpreter", "program"),
         ("env", "sets"),
+        ("secrets", "gets your secrets"),
         ("headers", "sends"),
         ("cwd", "starts in"),
     ):

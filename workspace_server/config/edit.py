@@ -57,7 +57,7 @@ def switch_tool(
         saved = policy.with_tool(defaults, _deltas(document), name, switch)
         _put_deltas(document, saved)
 
-    _edit(file, change, of_project=of_project)
+    edit_file(file, change, of_project=of_project)
     return saved
 
 
@@ -74,7 +74,7 @@ def prune(file: Path, *, defaults: Mapping[str, Default]) -> PolicyDeltas:
         _put_deltas(document, saved)
 
     if file.exists():
-        _edit(file, change)
+        edit_file(file, change)
     return saved
 
 
@@ -139,7 +139,7 @@ def put(file: Path, keys: Sequence[str], value: Any) -> bool:
 
     Raises like `switch_tool`.
     """
-    return _edit(file, lambda document: put_value(document, keys, value))
+    return edit_file(file, lambda document: put_value(document, keys, value))
 
 
 def unset(file: Path, *paths: Sequence[str]) -> bool:
@@ -152,14 +152,22 @@ def unset(file: Path, *paths: Sequence[str]) -> bool:
         for keys in paths:
             remove_value(document, keys)
 
-    return file.exists() and _edit(file, change)
+    return file.exists() and edit_file(file, change)
 
 
-def _edit(
+def edit_file(
     file: Path, change: Callable[[MutableMapping[str, Any]], None], *, of_project: bool = False
 ) -> bool:
-    """Apply a change under the folder's lock; whether it changed anything."""
-    target = file if of_project else Path(os.path.realpath(file))  # a linked file stays a link
+    """Apply a change to the document of a file, under the folder's lock; whether it changed anything.
+
+    Args:
+        file: a `workspace.toml`; it and its folder may be missing.
+        change: see `edit_text`.
+        of_project: whether it is the project's file: a link on the way to it could lead to the user's own.
+
+    Raises like `switch_tool`.
+    """
+    target = _target_of(file, of_project=of_project)
     try:
         with project_file.held(target.parent, make=0o700) as folder, _folder_lock(folder, file):
             before = folder.read(target.name, MAX_BYTES)
@@ -169,6 +177,25 @@ def _edit(
             return written != text
     except UnsafePathError as error:
         raise ConfigEditError(f"{file} cannot be changed: {error.path} {error.reason}") from None
+
+
+def preview_edit(
+    file: Path, change: Callable[[MutableMapping[str, Any]], None], *, of_project: bool = False
+) -> tuple[bytes | None, bytes]:
+    """The content of a file before and after a change that is not written; arguments as for `edit_file`.
+
+    Raises like `switch_tool`.
+    """
+    try:
+        before = project_file.read(_target_of(file, of_project=of_project), MAX_BYTES)
+    except UnsafePathError as error:
+        raise ConfigEditError(f"{file} cannot be changed: {error.path} {error.reason}") from None
+    return before, _changed_text(file, before or b"", change)[1].encode()
+
+
+def _target_of(file: Path, *, of_project: bool) -> Path:
+    """Where a file is written: a linked file of the user stays a link."""
+    return file if of_project else Path(os.path.realpath(file))
 
 
 def _changed_text(

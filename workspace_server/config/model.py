@@ -92,6 +92,7 @@ class StdioServer(ServerEntry):
 
     Attributes:
         env: the variables that the entry itself sets.
+        env_secrets: variables -> the names of the stored secrets that are their values.
         cwd: working folder, absolute.
         sharing: which callers share one process.
         files: the bytes of environment files that the entry names.
@@ -102,6 +103,7 @@ class StdioServer(ServerEntry):
     command: tuple[str, ...]
     origin: EntryOrigin
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env_secrets: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
     sharing: Sharing = "workspace"
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)

@@ -144,6 +144,6 @@ def _unique_namespace(server: Server, taken: dict[str, Server], notes: FileIssue
 def _essence(server: Server) -> tuple[Any, ...]:
     """The identity of a server: what is started or connected to, without display settings."""
     if isinstance(server, StdioServer):
-        return server.command, dict(server.env), server.cwd
+        return server.command, dict(server.env), dict(server.env_secrets), server.cwd
     tokens = server.token, server.token_env, server.token_secret
     return server.url, dict(server.headers), tokens, server.auth, server.client_id

@@ -122,6 +122,7 @@ class SourceFactory:
                 cache=self._list_cache(),
                 sandbox=self._sandbox(entry),
                 variables=lambda: dependencies.variables,
+                secrets=self._secrets.get,
             )
         redaction.hide(entry.token, entry.client_secret)
         redaction.hide_members(entry.headers)

@@ -90,11 +90,14 @@ class TrustItemFactory:
         data = dict.fromkeys((*server.data, *marked))
         command_files = self._reader.named(server.command, cwd, path, change_detector, data)
         written = redacted(raw, lambda argument: self._reader.is_file(argument, cwd))
+        secrets = sorted(f"{name} as {variable}" for variable, name in server.env_secrets.items())
         facts = {
             "from": self._relative(server.origin),
             "written": {key: value for key, value in written.items() if key != "env"},
             "env": _environment(server.env, raw.get("env")),
             "env files": {name: hashed(content) for name, content in server.files.items()},
+            # only if there are any: items without secrets keep the digests of earlier versions
+            **({"secrets": secrets} if secrets else {}),
             "cwd": os.path.relpath(cwd, self._root),
             "program": command_files.program,
             "files": command_files.facts,

@@ -18,6 +18,8 @@ _ARGUMENTS: Final = frozenset({"command", "args"})
 _ADDRESSES: Final = frozenset({"url", "serverurl", "httpurl"})
 _SAYS_WHERE: Final = re.compile(r"token_secret|.*_(?:env|env_var|file)")
 """`token_env` names a variable and `token_secret` a stored secret: the names matter and are no secrets."""
+_NAMES_SECRETS: Final = "env_secrets"
+"""Variables -> names of stored secrets, which a person has to see."""
 _WORD: Final = r"(?:token|secret|passw(?:or)?d|api[-_]?key|access[-_]?key|credential|authorization|bearer)"
 _SECRET_NAME: Final = re.compile(_WORD, re.IGNORECASE)
 _SECRET_FLAG: Final = re.compile(rf"--?[\w-]*{_WORD}[\w-]*", re.IGNORECASE)
@@ -91,6 +93,8 @@ def _member(key: str, value: Any, is_file: IsFile, depth: int = 0) -> Any:
     name = str(key).lower()
     if depth == _MAX_DEPTH:
         return _TOO_DEEP
+    if name == _NAMES_SECRETS and isinstance(value, Mapping):
+        return {str(variable): str(secret) for variable, secret in value.items()}
     if name in _TABLES or (_SECRET_NAME.search(name) and not _SAYS_WHERE.fullmatch(name)):
         return _hidden(value, depth)
     if name in _ADDRESSES and isinstance(value, str):

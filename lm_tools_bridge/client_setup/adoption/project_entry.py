@@ -36,7 +36,10 @@ _COMMON: Final = {
     "keywords": _TEXTS, "default": str, "timeout_s": float, "start_timeout_s": float, "task": bool,
 }  # fmt: skip
 _KEYS: Final[Mapping[Kind, Mapping[str, Any]]] = {
-    "stdio_servers": {**_COMMON, "env": _PAIRS, "env_file": str, "cwd": str, "sharing": str, "data": _TEXTS},
+    "stdio_servers": {
+        **_COMMON, "env": _PAIRS, "env_secrets": _PAIRS, "env_file": str, "cwd": str, "sharing": str,
+        "data": _TEXTS,
+    },
     "remote_servers": {
         **_COMMON, "url": str, "headers": _PAIRS, "token": str, "token_env": str, "token_secret": str,
         "client_id": str, "client_secret": str, "scope": str, "allow_private": bool,
@@ -72,8 +75,8 @@ class TomlEntry:
     def essence(self) -> tuple[Any, ...]:
         """What is started or connected to: entries that are equal in it are one server."""
         keys = (
-            "command", "env", "env_file", "cwd", "url", "headers", "token", "token_env", "token_secret",
-            "auth", "client_id", "enabled",
+            "command", "env", "env_secrets", "env_file", "cwd", "url", "headers", "token", "token_env",
+            "token_secret", "auth", "client_id", "enabled",
         )  # fmt: skip
         return (self.kind, *(self.table.get(key) for key in keys))
 

@@ -49,6 +49,7 @@ def test_only_values_that_cannot_be_programs_are_hidden_in_a_command(
         ("client_secret", SECRET, hashed(SECRET)),
         ("token_env", "GH", "GH"),
         ("token_secret", "gh", "gh"),
+        ("env_secrets", {"GH_TOKEN": "gh.token"}, {"GH_TOKEN": "gh.token"}),
         ("bearer_token_env_var", "GH", "GH"),
         ("env", {"A": "1", "B": ["2"]}, {"A": hashed("1"), "B": [hashed("2")]}),
         ("headers", {"X": "1"}, {"X": hashed("1")}),

@@ -206,6 +206,7 @@ class _Builder:
         return StdioServer(
             command=tuple(self._expand(word, path=True) for word in command),
             env=self._env(),
+            env_secrets=self._env_secrets(),
             cwd=self._folder(self._fields.text("cwd")),
             sharing=self._fields.choice("sharing", Sharing, "workspace"),
             files=self._files,
@@ -308,6 +309,16 @@ class _Builder:
             message = f"a workspace cannot set {display_names(refused)}; left out"
             self._context.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
         return {name: value for name, value in variables.items() if name not in refused}
+
+    def _env_secrets(self) -> Mapping[str, str]:
+        """Variables whose values are stored secrets; a workspace may not name those that steer programs."""
+        names = self._fields.pairs("env_secrets")
+        if not all(is_sane(variable, secret) and secret for variable, secret in names.items()):
+            raise ConfigValueError('"env_secrets" contains an invalid name')
+        refused = [variable for variable in names if is_refused(variable, "")]
+        if refused and self._context.origin.scope == "workspace":
+            raise ConfigValueError(f'"env_secrets" of a workspace cannot set {display_names(refused)}')
+        return names
 
     def _env_file(self, written: str) -> Mapping[str, str]:
         if not written or not self._enabled:

@@ -22,7 +22,7 @@ from lm_tools_bridge.machine.process_ending import read_variables
 from workspace_server.config.model import EntryOrigin, StdioServer
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.sandbox import ServerSandbox
-from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
+from workspace_server.sources.mcp.stdio.source import ReadSecret, StdioSource, Timeouts
 
 MARK = "LMTB_TEST_MARK"
 QUICK = Timeouts(start_s=5.0, write_s=5.0, polite_s=1.0, term_s=1.0)
@@ -83,6 +83,7 @@ async def stdio_source(
     env: Mapping[str, str] | None = None,
     variables: Callable[[], Mapping[str, str]] = dict,
     sandbox: ServerSandbox | None = None,
+    secrets: ReadSecret | None = None,
     **entry: Any,
 ) -> AsyncIterator[StdioSource]:
     """A source for the time of the block; afterwards nothing it started may be left."""
@@ -104,6 +105,7 @@ async def stdio_source(
         cache=cache,
         sandbox=sandbox,
         variables=variables,
+        secrets=secrets,
     )
     try:
         yield source

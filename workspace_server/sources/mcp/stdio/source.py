@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.text import missing_variables, redaction
 from workspace_server import log
+from workspace_server.config.file_issues import display_name
 from workspace_server.config.formats.entries import how_to_set
 from workspace_server.config.model import StdioServer
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command, last_words
 from workspace_server.results import clean_text
+from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """Returns the variables of every child, with the PATH of the login shell."""
+ReadSecret = Callable[[str], Awaitable[str | None]]
+"""Returns the stored secret of a name; None if there is none."""
 STDERR_LINES: Final = 20
 """Of a traceback, the end says what is wrong."""
 CALL_WAIT_S: Final = 45.0
@@ -81,6 +85,7 @@ class StdioSource(McpSource):
         timeouts: Timeouts = Timeouts(),
         policy: Callable[[], RestartPolicy] = RestartPolicy,
         variables: Callable[[], Mapping[str, str]] = dict,
+        secrets: ReadSecret | None = None,
     ) -> None:
         """Nothing is started yet.
 
@@ -94,6 +99,7 @@ class StdioSource(McpSource):
             timeouts: time limits.
             policy: makes the rules by which a server that ended is started again.
             variables: the variables that entries can name; the server gets only what its entry names.
+            secrets: where the secrets of `env_secrets` are, asked before each start; None for nowhere.
         """
         identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
         super().__init__(
@@ -107,6 +113,7 @@ class StdioSource(McpSource):
         self._timeouts = timeouts
         self._policy = policy()
         self._variables = variables
+        self._secrets = secrets
         self._lacking: list[str] = []  # variables that the last failed start named, and that nobody here has
         self._starts = 0
         self._child: ChildProcess | None = None
@@ -210,7 +217,7 @@ class StdioSource(McpSource):
         await self.wait_for_predecessors()  # two processes of one entry would fight for its files and ports
         self._starts += 1
         self._lacking = []
-        env = {**await self._environment(), **self._server.env}
+        env = {**await self._environment(), **self._server.env, **await self._secret_variables()}
         child = self._child = await self._start_child(env)
         log.info("source_started", source=self.id, pid=child.pid)
         transport = self._transport(child)
@@ -226,6 +233,24 @@ class StdioSource(McpSource):
             await session.close()
             raise
         return session
+
+    async def _secret_variables(self) -> Mapping[str, str]:
+        """The variables of the entry whose values are stored secrets; reading hides them in all logs.
+
+        Raises:
+            SessionFailed: a secret is not stored, or the store cannot be read.
+        """
+        values: dict[str, str] = {}
+        for variable, name in self._server.env_secrets.items():
+            try:
+                value = await self._secrets(name) if self._secrets is not None else None
+            except (SecretStoreError, InvalidSecretError) as error:
+                raise SessionFailed(f"the secret {display_name(name)} cannot be read: {error}") from None
+            if value is None:
+                step = f"store it with: lmtb secrets set {display_name(name)}"
+                raise SessionFailed(f'the secret "{display_name(name)}" is not set; {step}')
+            values[variable] = value
+        return values
 
     async def _start_child(self, env: Mapping[str, str]) -> ChildProcess:
         command = Command(self._server.command, env, self._server.cwd or self._root)

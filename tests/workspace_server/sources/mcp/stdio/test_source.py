@@ -16,6 +16,7 @@ import pytest
 
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.errors import Reason, Refusal
+from lm_tools_bridge.text import redaction
 from support.servers.mcp_sources.stdio_servers import QUICK, program, stdio_source
 from support.servers.sdk_servers.third_party import direct, stdio_command
 from workspace_server.call_context import CallContext
@@ -370,6 +371,38 @@ async def test_the_last_line_of_standard_error_says_why_a_server_ended(tmp_path:
         assert (
             source.error == "exited with code 3; it wrote on standard error: fatal: no repository, [hidden]"
         )
+
+
+async def test_a_secret_of_the_store_becomes_a_variable_of_the_server_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is stored then, and hidden in what the server writes."""
+    monkeypatch.setattr(redaction, "_values", set())
+    asked: list[str] = []
+
+    async def read(name: str) -> str:
+        asked.append(name)
+        redaction.hide("canary-value")
+        return "canary-value"
+
+    body = 'print("I got", os.environ["KEY"], file=sys.stderr, flush=True)\nsys.exit(3)'
+    async with stdio_source(body, tmp_path, env_secrets={"KEY": "my.key"}, secrets=read) as source:
+        assert asked == []
+        await source.list_tools()
+        assert source.error == "exited with code 3; it wrote on standard error: I got [hidden]"
+        assert asked[0] == "my.key"
+
+
+async def test_a_server_whose_secret_is_not_stored_does_not_start_and_says_how_to_store_it(
+    tmp_path: Path,
+) -> None:
+    async def read(_: str) -> None:
+        return None
+
+    async with stdio_source("sys.exit(3)", tmp_path, env_secrets={"KEY": "my.key"}, secrets=read) as source:
+        await source.list_tools()
+        assert source.error == 'the secret "my.key" is not set; store it with: lmtb secrets set my.key'
+        assert source.status()["pid"] is None
 
 
 async def test_a_server_that_ends_at_once_is_told_which_variables_are_not_set(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
@@ -248,7 +248,7 @@ def _from_package(document: ServerDocument, way: Package, namespace: str) -> Pro
     package = _package_name(way)
     allowed = {"-y", "--yes"} if package.index == "npm" else set()
     for option in way.runtime_arguments:
-        if (option.name or option.value) not in allowed:
+        if option.name + (option.value or "") not in allowed:
             what = printable(" ".join(filter(None, (option.name, option.value))), width=80)
             raise _Unfit(f"wants the option {what!r} of {_RUNNERS[package.index][0]}, which can run anything")
     arguments = [_part("argument", part, namespace) for part in way.package_arguments]
@@ -346,7 +346,7 @@ def _pieces(template: str, variables: Mapping[str, Input], namespace: str) -> It
             continue
         yield from filter(None, (template[end : match.start()],))
         if described.value is not None:
-            _check_text(described.value)
+            _check_variable(described.value)
             yield described.value
         else:
             yield _need(described, match[1], namespace)
@@ -355,7 +355,9 @@ def _pieces(template: str, variables: Mapping[str, Input], namespace: str) -> It
 
 
 def _need(described: Input, name: str, namespace: str) -> Need:
-    _check_texts((name, described.default or "", *described.choices))
+    _check_text(name)
+    for text in (described.default or "", *described.choices):
+        _check_variable(text)
     secret = re.sub(r"[^A-Za-z0-9._-]", "_", f"{namespace}.{name.lstrip('-')}")[:128]
     return Need(
         name,
@@ -367,9 +369,9 @@ def _need(described: Input, name: str, namespace: str) -> Need:
     )
 
 
-def _check_texts(texts: Iterable[str]) -> None:
-    for text in texts:
-        _check_text(text)
+def _check_variable(text: str) -> None:
+    """Text that is put beside other text, with which a `$` could become a placeholder."""
+    _check_text(text.replace("$", "${"))
 
 
 def _check_text(text: str) -> None:

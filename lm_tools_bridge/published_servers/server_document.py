@@ -167,7 +167,7 @@ def _respelt(value: Any, depth: int) -> Any:
             continue
         name = _camel(key)
         if name == "variables" and isinstance(member, dict):
-            members[name] = {variable: _respelt(text, depth + 2) for variable, text in member.items()}
+            members[name] = {variable: _respelt(text, depth + 2) or {} for variable, text in member.items()}
         else:
             members["type" if name == "transportType" else name] = _respelt(member, depth + 1)
     return members

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from lm_tools_bridge.protocol.internal.client_traits import OwnServers
 from lm_tools_bridge.protocol.internal.source_states import BROKEN, DOWN, STATES
-from lm_tools_bridge.text.missing_variables import passing_on
+from lm_tools_bridge.text.placeholders import passing_on
 from lm_tools_bridge.text.printable import printable
 from lm_tools_bridge.text.text_tokens import text_tokens
 from manager.routing.client_profiles import ENTRY_NAME, OTHER, ClientProfile, profile_of

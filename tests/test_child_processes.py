@@ -59,6 +59,9 @@ STARTS: Final = {
     "lm_tools_bridge/agent/manager_client/elicitation.py": Start("the system's", "Links in results"),
     "lm_tools_bridge/agent/manager_client/session.py": _OURS,
     "lm_tools_bridge/agent/slash_commands/session.py": _OURS,
+    "lm_tools_bridge/published_servers/package_index.py": Start(
+        "the system's", "A published server, its registry or its index names an option"
+    ),
     "lm_tools_bridge/page/ui_verb.py": Start("the system's", "A ticket of the page is guessed"),
     "lm_tools_bridge/agent/replacing.py": _OURS,
     "manager/cli/completion.py": _OURS,

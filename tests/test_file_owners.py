@@ -100,7 +100,7 @@ _NO_FILES: Final = {
     "workspace_server/sources/scripts/library/lmtb_tool.py": "runs in the process of a script",
 }
 _THROUGH_FILE_ACCESS: Final = {
-    "lm_tools_bridge/team/cli/using.py": "a context of NATS in the user's home folder",
+    "lm_tools_bridge/team/using.py": "a context of NATS in the user's home folder",
     "lm_tools_bridge/client_setup/adoption/adoption_files.py": "adopt",
     "lm_tools_bridge/client_setup/workbench.py": "client add, update, remove and undo",
 }

@@ -61,8 +61,8 @@ from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store
 
 PROJECT_FILE: Final = ".lm-tools-bridge/workspace.toml"
+# In the user's configuration folder.
 USER_FILE: Final = "workspace.toml"
-"""In the user's configuration folder."""
 Answer = TypeVar("Answer")
 
 
@@ -135,10 +135,12 @@ class _Addition:
         say(FactList([*facts, *_needs(proposal)]))
         if not is_json():
             show_diff(self.file, before, after)
-        result = self._write(change, proposal, answers) if before != after else "unchanged"
+        result = self._write_entry(change, proposal, answers) if before != after else "unchanged"
         self._end(result, proposal, answers, list(diff_lines(self.file, before, after)))
 
-    def _write(self, change: Callable[[Any], None], proposal: Proposal, answers: Mapping[str, str]) -> str:
+    def _write_entry(
+        self, change: Callable[[Any], None], proposal: Proposal, answers: Mapping[str, str]
+    ) -> str:
         if self.dry_run:
             return "planned"
         step = "look at the change with --dry-run, then repeat the command with --yes"
@@ -322,7 +324,7 @@ def _package_facts(
         yield Fact("warning", published.warning, Tone.WARN)
     if document is not None and package.index == "npm" and not published.server_name:
         yield Fact("warning", f"the package does not say that it is {document.name}", Tone.WARN)
-    yield Fact("runs", shlex.join(proposal.command))
+    yield Fact("runs", shlex.join(proposal.entry(_examples(proposal))["command"]))
 
 
 def _needs(proposal: Proposal) -> Iterator[Fact]:
@@ -351,7 +353,8 @@ def _list_names(word: SearchWord, registry: str, documents: Sequence[ServerDocum
         return Failure(f"no server of {registry} has {word.text} in its name", step, reason="unknown_server")
     rows = [(document.name, document.version, document.description) for document in documents]
     say(Table((Column("NAME", kind=Kind.NAME), Column("VERSION"), Column("DESCRIPTION", rank=1)), rows))
-    text = f"{len(documents)} servers of {registry} have {word.text} in their names"
+    count = "1 server" if len(documents) == 1 else f"{len(documents)} servers"
+    text = f"{count} of {registry} with {word.text} in the name; none was chosen"
     members = {"servers": [{"name": name, "version": version} for name, version, _ in rows]}
     return Failure(text, "repeat the command with one of these names", reason="name_one", members=members)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from lm_tools_bridge.terminal.deciding_verbs import never_decides
 from manager.features import Verb
 
 VERBS: Final = (
     Verb(
         "add",
         "lm_tools_bridge.published_servers.add_verb",
-        "Add an MCP server from npm, PyPI, an address or a registry, at a pinned version.",
+        "Add an MCP server of npm, PyPI or a registry, pinned.",
         section="The workspace of the current folder",
         after="servers",
+        synonyms=dict.fromkeys(("install", "search", "registry"), "add SERVER, for a server"),
     ),
     Verb(
         "outdated",
@@ -21,6 +21,7 @@ VERBS: Final = (
         "Show pinned MCP servers that have newer versions.",
         section="The workspace of the current folder",
         after="add",
-        for_anyone_if={"outdated": never_decides},
+        for_anyone=("outdated",),
+        synonyms=dict.fromkeys(("update", "upgrade"), "outdated, for servers"),
     ),
 )

@@ -26,12 +26,12 @@ from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import root_of
 
+# Packages that are looked up: each is a program started, and nobody has as many servers.
 MOST_SERVERS: Final = 50
-"""Packages that are looked up: each is a program started, and nobody has as many servers."""
+# Each of these programs takes a processor for a second.
 _AT_A_TIME: Final = 4
-"""Each of these programs takes a processor for a second."""
+# A larger file of a project has no effect in a workspace server, either.
 _MAX_FILE: Final = 1024 * 1024
-"""A larger file of a project has no effect in a workspace server, either."""
 _COLUMNS: Final = (
     Column("SERVER", Kind.NAME),
     Column("STATE", Kind.STATE),

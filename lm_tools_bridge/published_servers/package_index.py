@@ -18,10 +18,10 @@ import msgspec
 from lm_tools_bridge.published_servers.server_names import PackageName, Refusal, package_of
 from lm_tools_bridge.text.printable import printable
 
+# Longest wait: npm asks anew three times where the network is slow.
 _ANSWER_S: Final = 60.0
-"""Longest wait: npm asks anew three times where the network is slow."""
+# The fields that are asked for have a few kilobytes.
 _MAX_OUTPUT: Final = 1024 * 1024
-"""The fields that are asked for have a few kilobytes."""
 _FIELDS: Final = ("name", "version", "mcpName", "_npmUser", "maintainers", "deprecated")
 
 

@@ -14,8 +14,8 @@ from lm_tools_bridge.published_servers.server_names import Index, PackageName, R
 from lm_tools_bridge.text.toml_edit import Document, NotEditableError, append_table, find_value, put_value
 
 _RUNNERS: Final[Mapping[str, Index]] = {"npx": "npm", "uvx": "pypi"}
+# Options before the package; behind any other one, the next word may be no package.
 _HARMLESS: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
-"""Options before the package; behind any other one, the next word may be no package."""
 _KINDS: Final[tuple[Kind, ...]] = ("stdio_servers", "remote_servers")
 
 
@@ -85,10 +85,10 @@ def put_server(document: Document, kind: Kind, entry: Mapping[str, Any], package
         command[pin.word] = command[pin.word].replace(pin.package.version, package.version)
         put_value(document["mcp"]["stdio_servers"][pin.position], ("command",), command)
         return
-    taken = {
+    taken_names = {
         namespace_of(str(other.get("namespace", ""))) for key in _KINDS for other in _entries(document, key)
     }
-    if namespace_of(namespace) in taken:
+    if namespace_of(namespace) in taken_names:
         raise NotEditableError(f'it has another server "{namespace}"')
     append_table(document, ("mcp", kind), entry)
 

@@ -35,17 +35,17 @@ _INDEX_ADDRESSES: Final[Mapping[str, frozenset[str]]] = {
 }
 _INDEXES: Final[Mapping[str, Index]] = {"npm": "npm", "pypi": "pypi"}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+# Variables that decide what npx, uvx and interpreters load, and from where.
 _STEERS_PROGRAMS: Final = re.compile(
     r"(?:PATH|HOME|SHELL|ENV|BASH_ENV|IFS|PYTHON.*|(?:LD|DYLD|GIT|NODE|NPM|NPX|UV|PIP|LMTB|XDG)_.*)",
     re.IGNORECASE,
 )
-"""Variables that decide what npx, uvx and interpreters load, and from where."""
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
+# Headers that a client of MCP sets itself.
 _OUR_HEADERS: Final = re.compile(
     r"(?:host|connection|content-.*|transfer-encoding|upgrade|te|trailer|accept.*|mcp-.*|proxy-.*)",
     re.IGNORECASE,
 )
-"""Headers that a client of MCP sets itself."""
 _TEMPLATE: Final = re.compile(r"\{([^{}]*)\}")
 _TRANSPORTS: Final = {"streamable-http": "http", "streamable": "http", "http": "http", "sse": "sse"}
 _LOCAL_ENDINGS: Final = (".localhost", ".local", ".internal", ".lan", ".home.arpa")

@@ -15,14 +15,14 @@ from msgspec import Meta
 from lm_tools_bridge.published_servers.server_names import Refusal
 from lm_tools_bridge.text.printable import printable
 
+# The largest description in the public registry has some ten kilobytes.
 MAX_BYTES: Final = 1024 * 1024
-"""The largest description in the public registry has some ten kilobytes."""
+# Levels of objects: an argument with variables has eight. Deeper ones would only cost recursion.
 _MAX_DEPTH: Final = 12
-"""Levels of objects: an argument with variables has eight. Deeper ones would only cost recursion."""
 _OFFICIAL: Final = "io.modelcontextprotocol.registry/official"
 
+# Longer than any address or description that a person reads before an answer.
 Text = Annotated[str, Meta(max_length=2000)]
-"""Longer than any address or description that a person reads before an answer."""
 Word = Annotated[str, Meta(max_length=300)]
 
 
@@ -48,8 +48,8 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     type: Word = ""
 
 
+# More than any server in the public registry asks for.
 Inputs = Annotated[tuple[Input, ...], Meta(max_length=50)]
-"""More than any server in the public registry asks for."""
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -177,8 +177,8 @@ def _camel(key: str) -> str:
     return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), key) if len(key) < MAX_KEY else key
 
 
+# Characters of a member that may be one of ours; the longest has 20.
 MAX_KEY: Final = 100
-"""Characters of a member that may be one of ours; the longest has 20."""
 
 
 def _invalid(place: str, problem: str) -> Refusal:

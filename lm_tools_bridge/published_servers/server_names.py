@@ -15,12 +15,13 @@ from lm_tools_bridge.text.printable import printable
 
 Index = Literal["npm", "pypi"]
 
+# The longest name that npm accepts; those of PyPI and of registries are shorter.
 MAX_NAME: Final = 214
-"""The longest name that npm accepts; those of PyPI and of registries are shorter."""
 _PACKAGE_NAMES: Final = {
     "npm": re.compile(r"(?:@[A-Za-z0-9_][A-Za-z0-9._~-]*/)?[A-Za-z0-9_][A-Za-z0-9._~-]*"),
     "pypi": re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"),
 }
+# Exact versions: `1.x`, `^1.2.3`, `latest` and `1.*` would be another program tomorrow.
 _VERSIONS: Final = {
     "npm": re.compile(r"\d{1,9}\.\d{1,9}\.\d{1,9}(?:-[0-9A-Za-z.-]{1,64})?(?:\+[0-9A-Za-z.-]{1,64})?"),
     "pypi": re.compile(
@@ -28,12 +29,11 @@ _VERSIONS: Final = {
         r"(?:\+[A-Za-z0-9.]{1,64})?"
     ),
 }
-"""Exact versions: `1.x`, `^1.2.3`, `latest` and `1.*` would be another program tomorrow."""
 _REGISTRY_NAME: Final = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*)(?:@([\w.+-]{1,64}))?"
 )
+# As long as a prefix of tool names may be: clients cut names of tools at 64 characters.
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-"""As long as a prefix of tool names may be: clients cut names of tools at 64 characters."""
 _DECORATION: Final = re.compile(
     r"^(?:mcp[-_.]server[-_.]|server[-_.]|mcp[-_.])|[-_.](?:mcp[-_.]server|server|mcp)$"
 )

@@ -23,13 +23,14 @@ from lm_tools_bridge.published_servers.server_names import Refusal, RegistryName
 from lm_tools_bridge.text.printable import printable
 
 PUBLIC: Final = "https://registry.modelcontextprotocol.io"
+# Names that a search shows: more than a screen helps nobody.
 MOST_LISTED: Final = 30
-"""Names that a search shows: more than a screen helps nobody."""
+# Longest silence of a registry: a person waits at the terminal.
 _SILENT_S: Final = 10.0
-"""Longest silence of a registry: a person waits at the terminal."""
+# Longest duration of an answer that comes in drops.
 _WHOLE_S: Final = 30.0
-"""Longest duration of an answer that comes in drops."""
 _NETWORK: Final = "check the network, then try again"
+# Bytes read at a time: the size and the deadline are looked at after each.
 _PIECE: Final = 64 * 1024
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -54,16 +55,16 @@ class ServerRegistry:
         self.address = address.rstrip("/")
         self._now = now
 
-    def server(self, wanted: RegistryName) -> ServerDocument | Refusal:
+    def server(self, asked_name: RegistryName) -> ServerDocument | Refusal:
         """What the registry says of this server, which is this one and no other."""
-        version = quote(wanted.version or "latest", safe="")
-        content = self._get(f"/v0.1/servers/{quote(wanted.name, safe='')}/versions/{version}")
+        version = quote(asked_name.version or "latest", safe="")
+        content = self._get(f"/v0.1/servers/{quote(asked_name.name, safe='')}/versions/{version}")
         if isinstance(content, Refusal):
             return content
         document = read_document(content, f"the answer of {self.address}")
         if isinstance(document, Refusal):
             return document
-        return _other_server(wanted, document) or document
+        return _other_server(asked_name, document) or document
 
     def search(self, word: SearchWord) -> list[ServerDocument] | Refusal:
         """The servers whose names contain a word."""
@@ -133,15 +134,15 @@ def registry_problem(address: str) -> Refusal | None:
     return Refusal("bad_registry", text, "name an https address with --registry")
 
 
-def _other_server(wanted: RegistryName, document: ServerDocument) -> Refusal | None:
+def _other_server(asked_name: RegistryName, document: ServerDocument) -> Refusal | None:
     """Why an answer is about something else."""
     name, version = printable(document.name, width=80), printable(document.version, width=40)
-    if document.name != wanted.name:
-        text = f"asked for {wanted.name}, the registry describes {name}"
-    elif wanted.version and document.version != wanted.version:
-        text = f"asked for {wanted.name} {wanted.version}, the registry describes {version}"
+    if document.name != asked_name.name:
+        text = f"asked for {asked_name.name}, the registry describes {name}"
+    elif asked_name.version and document.version != asked_name.version:
+        text = f"asked for {asked_name.name} {asked_name.version}, the registry describes {version}"
     elif document.status == "deleted":
-        text = f"{wanted.name} {version} was taken out of the registry"
+        text = f"{asked_name.name} {version} was taken out of the registry"
     else:
         return None
     return Refusal("other_server", text, "search by a part of its name, or add its package by npm: or pypi:")

@@ -10,7 +10,7 @@ from manager.features import DaemonPart, DaemonStart, Verb
 VERBS: Final = (
     Verb(
         "team",
-        "lm_tools_bridge.team.cli.verb",
+        "lm_tools_bridge.team.verb",
         "Share workspaces and servers with a team.",
         section="Everywhere",
         after="client",

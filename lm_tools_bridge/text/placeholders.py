@@ -1,7 +1,8 @@
 """Expands placeholders in configuration files of this program and of clients. Pure.
 
 `PlaceholderValues` expands what a workspace server reads, by the rules of the client that a file belongs to.
-`expand_texts` expands what a client reads, as that client does.
+`expand_texts` expands what a client reads, as that client does. `missing_variables_in` finds the variables
+that a program asked for and did not get, and `passing_on` writes the placeholders for them.
 
 | written | TOML | `.mcp.json` | `.vscode/mcp.json`, `.cursor/mcp.json` |
 |---|---|---|---|
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -256,3 +257,23 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {key: map_texts(item, change) for key, item in value.items()}
     return [map_texts(item, change) for item in value] if isinstance(value, list) else value
+
+
+# More in one message are no hint any more, but a dump of the program's documentation.
+MAX_NAMES: Final = 5
+# Variables of services have several words (`GITHUB_TOKEN`); single words are mostly something else.
+_SERVICE_VARIABLE: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?![A-Za-z0-9_])")
+
+
+def missing_variables_in(lines: Iterable[str], got: Collection[str]) -> list[str]:
+    """The names of variables in what a program wrote, without those that it got; at most `MAX_NAMES`."""
+    names = dict.fromkeys(name for line in lines for name in _SERVICE_VARIABLE.findall(line))
+    return [name for name in names if name not in got][:MAX_NAMES]
+
+
+def passing_on(names: Iterable[str], *, as_json: bool = False) -> str:
+    """The line of a server's entry that passes these variables on."""
+    if as_json:
+        members = (f'"{name}": "${{{name}}}"' for name in names)
+        return '"env": {' + ", ".join(members) + "}"
+    return "env = { " + ", ".join(f'{name} = "${{{name}}}"' for name in names) + " }"

@@ -20,7 +20,7 @@ from workspace_server.command.__main__ import FOR_ANYONE as FOR_ANYONE_OF_SERVER
 from workspace_server.command.__main__ import cli as servers
 
 DECIDING = {
-    "approvals", "approvals approve", "approvals deny", "demo", "languages install", "languages remove",
+    "add", "approvals", "approvals approve", "approvals deny", "demo", "languages install", "languages remove",
     "languages update", "record off", "record on", "record purge",
     "remote add", "remote connect", "remote install", "remote remove", "restart", "secrets delete", "secrets set",
     "servers login", "service install", "service uninstall", "stop", "team join", "team leave", "team offer",

@@ -59,7 +59,7 @@ def test_a_table_is_appended_to_an_array_that_is_there_or_not() -> None:
     text = edit_text(
         f"{text}# its end\n", lambda document: append_table(document, ["mcp", "servers"], {"b": 1})
     )
-    assert text == '[[mcp.servers]]\nname = "a"\n# its end\n[[mcp.servers]]\nb = 1\n'
+    assert text == '[[mcp.servers]]\nname = "a"\n# its end\n\n[[mcp.servers]]\nb = 1\n'
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from manager import __version__, exit_codes
 from manager.cli.verbs import cli, lines_of_verbs, synonyms
 from support.commands import commands
 
-FOLDER_VERBS = {"adopt", "tools", "servers", "call", "log", "trust", "untrust"}
+FOLDER_VERBS = {"add", "adopt", "outdated", "tools", "servers", "call", "log", "trust", "untrust"}
 SLOW = ("aiohttp", "pydantic", "mcp", "psutil", "structlog", "asyncio", "http.client", "uvloop")
 
 

@@ -68,6 +68,7 @@ SPECIAL: Final = {
     "lmtb secrets set": ["key", "--stdin"],
     "lmtb secrets delete": ["key"],
     "lmtb adopt": ["--yes"],
+    "lmtb add": ["https://mcp.example.com/mcp", "--yes"],
     "lmtb completion": ["bash"],
     "lmtb completion --install": ["zsh", "--yes"],
     "lmtb uninstall": ["--yes"],

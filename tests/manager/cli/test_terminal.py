@@ -59,6 +59,8 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
     "trust": [(), ("--list",), ("--diff",)],
     "untrust": [],
     "adopt": [("--dry-run",)],
+    "add": [("https://mcp.example.com/mcp", "--dry-run"), ("npm:--eval",)],
+    "outdated": [()],
     "tools": [(), ("--all",)],
     "tools allow": [("datetime",)],
     "tools ask": [("datetime",)],
@@ -141,6 +143,7 @@ ELSEWHERE = {
 
 VERBATIM = {
     "adopt": "a diff",
+    "add": "a diff",
     "completion": "a script",
     "trust": "what would run",
     "serve": "log lines as they are",

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from lm_tools_bridge.text import missing_variables, redaction
+from lm_tools_bridge.text import redaction
+from lm_tools_bridge.text.placeholders import missing_variables_in, passing_on
 from workspace_server import log
 from workspace_server.config.file_issues import display_name
 from workspace_server.config.formats.entries import how_to_set
@@ -325,13 +326,11 @@ class StdioSource(McpSource):
             text = f"{text}; {those}: {how_to_set(unset[0])}"
         text += "" if self._sandbox is None else self._sandbox.explain()
         if child.returncode is not None:
-            variable_names = missing_variables.named_in(child.stderr.lines(STDERR_LINES), env)
+            variable_names = missing_variables_in(child.stderr.lines(STDERR_LINES), env)
             known_variables = self._variables()
             self._lacking = [name for name in variable_names if name not in known_variables]
             if withheld := [name for name in variable_names if name in known_variables]:
-                line = missing_variables.passing_on(
-                    withheld, as_json=self._server.origin.file.suffix == ".json"
-                )
+                line = passing_on(withheld, as_json=self._server.origin.file.suffix == ".json")
                 names = ", ".join(withheld)
                 text = f"{text}; {names} {_are(withheld)} set, but not passed on: add {line} to its entry"
         return SessionFailed(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from lm_tools_bridge.team.cli.files import edited, joined, posted
+from lm_tools_bridge.team.files import edited, joined, posted
 from lm_tools_bridge.team.membership import Membership, OwnOffer
 from lm_tools_bridge.team.names import is_token
 from lm_tools_bridge.team.registry.entry import MAX_OFFERS

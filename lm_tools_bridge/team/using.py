@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from lm_tools_bridge.team.cli.files import config_dir, edited, joined
+from lm_tools_bridge.team.files import config_dir, edited, joined
 from lm_tools_bridge.team.membership import Membership, Use
 from lm_tools_bridge.team.names import is_token
 from lm_tools_bridge.terminal.command_line import Failure, confirm, json_option, print_json, say

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.team import membership
-from lm_tools_bridge.team.cli import views
-from lm_tools_bridge.team.cli.files import config_dir, explained_file, reloaded, settled, target_of
-from lm_tools_bridge.team.cli.offering import offer, withdraw
-from lm_tools_bridge.team.cli.using import unuse, use
+from lm_tools_bridge.team import membership, views
+from lm_tools_bridge.team.files import config_dir, explained_file, reloaded, settled, target_of
 from lm_tools_bridge.team.membership import Membership
 from lm_tools_bridge.team.names import is_token
+from lm_tools_bridge.team.offering import offer, withdraw
+from lm_tools_bridge.team.using import unuse, use
 from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Note
 from manager.cli.output.manager_access import ask

@@ -19,6 +19,7 @@ _WITHOUT_FOLDER: Final = (
     "this file cannot send the project's folder: the manager asks the client for its roots,"
     " or the model names the folder"
 )
+_OWN_FOLDER: Final = "the project is the folder in which it starts lmtb connect; where that is none, the model names the folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,68 @@ CLIENTS: Final = (
         FileFormat("mcp_servers", None),
         entries.grok,
         sends_folder=True,
+    ),
+    Client(
+        "crush",
+        "Crush",
+        lambda machine: machine.xdg_config() / "crush",
+        ("crush.json",),
+        ("crush",),
+        FileFormat("mcp", JSON),
+        entries.stdio_program,
+        _OWN_FOLDER,
+    ),
+    Client(
+        "droid",
+        "Droid",
+        lambda machine: machine.home / ".factory",
+        ("mcp.json",),
+        ("droid",),
+        FileFormat("mcpServers", JSON),
+        entries.stdio_program,
+        sends_folder=True,
+    ),
+    Client(
+        "kiro",
+        "Kiro",
+        lambda machine: machine.home / ".kiro" / "settings",
+        ("mcp.json",),
+        ("kiro-cli", "kiro"),
+        FileFormat("mcpServers", JSON),
+        entries.program,
+        _OWN_FOLDER,
+        sign=lambda machine: machine.home / ".kiro",
+    ),
+    Client(
+        "amp",
+        "Amp",
+        lambda machine: machine.home / ".config" / "amp",
+        ("settings.json",),
+        ("amp",),
+        FileFormat("amp.mcpServers", COMMENTS),  # one key, with a dot in it
+        entries.program,
+        _OWN_FOLDER,
+    ),
+    Client(
+        "junie",
+        "Junie",
+        lambda machine: machine.home / ".junie" / "mcp",
+        ("mcp.json",),
+        ("junie",),
+        FileFormat("mcpServers", JSON),
+        entries.program,
+        _OWN_FOLDER,
+        sign=lambda machine: machine.home / ".junie",
+    ),
+    Client(
+        "antigravity",
+        "Antigravity",
+        lambda machine: machine.home / ".gemini" / "config",
+        ("mcp_config.json",),
+        ("agy", "antigravity"),
+        FileFormat("mcpServers", JSON),
+        entries.program,
+        _OWN_FOLDER,
     ),
     Client(
         "zed",

@@ -115,6 +115,11 @@ READING: Final[Mapping[str, Reading]] = {
     "qwen-code": Reading((".qwen/settings.json",), placeholders.DOLLAR),
     "kilo": Reading((".kilo/kilo.jsonc", "kilo.jsonc", "kilo.json"), placeholders.ENV_IN_BRACES, merges=True),
     "grok": Reading((".grok/config.toml",), placeholders.BRACED, merges=True),
+    "crush": Reading((".crush.json", "crush.json"), merges=True),
+    "droid": Reading((".factory/mcp.json",)),
+    "kiro": Reading((".kiro/settings/mcp.json",), placeholders.BRACED),
+    "amp": Reading((".amp/settings.json",)),
+    "junie": Reading((".junie/mcp/mcp.json",)),
     "zed": Reading((".zed/settings.json",)),
     "windsurf": Reading((), placeholders.EDITOR),
 }

@@ -92,6 +92,11 @@ def program(endpoint: Endpoint) -> Mapping[str, Any]:
     return {"command": endpoint.program, "args": ["connect"]}
 
 
+def stdio_program(endpoint: Endpoint) -> Mapping[str, Any]:
+    """Crush and Droid read the kind of a server before all else."""
+    return {"type": "stdio", **program(endpoint)}
+
+
 Entry = Mapping[str, Any]
 
 ADDRESSES: Final = ("url", "httpUrl", "serverUrl")

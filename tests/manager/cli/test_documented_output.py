@@ -32,6 +32,7 @@ NOT_RUN: Final = {
     "lmtb team withdraw": "the same",
     "lmtb team use": "the same",
     "lmtb team unuse": "the same",
+    "lmtb outdated": "asks npm and uv; tests/lm_tools_bridge/published_servers/test_outdated_verb.py plays them",
     "lmtb languages install": "needs a registry; tests/languages/test_installing.py asks real ones",
     "lmtb languages remove": "the same",
     "lmtb servers sandbox": "no stdio server is there; tests/workspace_server/command/test_sandbox.py has one",

@@ -60,6 +60,7 @@ class Rules:
         checks_headers: whether HTTP headers must agree with the arguments (`Mcp-Param-…`).
         checks_arguments: whether arguments are validated against the tool's input schema here.
         may_become: what the call can become when its request ends before it does.
+        may_be_app: whether an app of a server may have made the call.
     """
 
     why: str
@@ -67,6 +68,7 @@ class Rules:
     checks_headers: bool = False
     checks_arguments: bool = True
     may_become: frozenset[Continuation] = frozenset()
+    may_be_app: bool = False
 
 
 _BOTH: Final = frozenset(Continuation)
@@ -85,6 +87,7 @@ RULES: Final[Mapping[Way, Rules]] = {
         "Any other call of a client: gates and sources may wait for a person, a process or a server.",
         checks_headers=True,
         may_become=_BOTH,
+        may_be_app=True,
     ),
     Way.WRAPPED: Rules(
         "Clients reach unlisted tools through `execute_tool`; headers then describe the outer call.",
@@ -95,6 +98,7 @@ RULES: Final[Mapping[Way, Rules]] = {
         checks_headers=True,
         checks_arguments=False,
         may_become=_BOTH,
+        may_be_app=True,
     ),
     Way.NESTED: Rules(
         "A script calls tools with its caller's rights; their questions go to the script's own caller.",
@@ -156,14 +160,20 @@ class Call(msgspec.Struct, frozen=True):
         """The name of `tool_search` for its client."""
         return search_name(ClientTraits.decode(self.request.header.get(headers.CLIENT_TRAITS, "")))
 
+    def under(self, view: View) -> Call:
+        """The call under another view. A model that makes it, in whatever way, reaches no tools of apps."""
+        if view.apps is not None and self.way is not Way.INTERNAL:
+            view = self.request.sees(view) if RULES[self.way].may_be_app else view.for_models()
+        return replace(self, view=view)
+
     def wrapped(self, name: str, arguments: msgspec.Raw) -> Call:
         """The call inside this call of `execute_tool`."""
         way = Way.WRAPPED if self.way is Way.AWAITED else self.way
-        return replace(self, name=name, arguments=arguments, way=way)
+        return replace(self, name=name, arguments=arguments, way=way).under(self.view)
 
     def nested(self, name: str, arguments: msgspec.Raw, context: CallContext) -> Call:
         """A call that this call's tool makes; `context` is what that tool runs with."""
-        inner = replace(self, name=name, arguments=arguments, way=Way.NESTED)
+        inner = replace(self, name=name, arguments=arguments, way=Way.NESTED).under(self.view)
         return replace(inner, depth=self.depth + 1, parent=context)
 
     def find_tool(self) -> OfferedTool | None:
@@ -214,6 +224,7 @@ class Call(msgspec.Struct, frozen=True):
 
 def call_of(request: McpRequest, view: View, way: Way = Way.AWAITED) -> Call | Rejection:
     """The call that a client's `tools/call` makes, or the error for arguments that are no object."""
+    view = request.sees(view)
     arguments = request.inbound.params.get("arguments", NO_ARGUMENTS)
     if jsonrpc.bytes_of(arguments)[:1] != b"{":
         return request.invalid("params.arguments must be an object")

@@ -201,7 +201,7 @@ class Calls:
 
     async def _refused_meanwhile(self, checked: CheckedCall) -> Outcome | None:
         """The answer to a call that may not run any more: a person took time to approve it."""
-        call = replace(checked.call, view=await self.toolset.current())
+        call = checked.call.under(await self.toolset.current())
         if (offered := call.find_tool()) is None:
             return unknown_tool.answer(call)
         refusal = self._gate.recheck(checked.offered.tool, offered, call.view.configuration)
@@ -247,10 +247,10 @@ class Calls:
     async def _search_tools(self, call: Call) -> Outcome:
         arguments = msgspec.json.decode(call.arguments)
         call = await unknown_tool.with_all_sources(call, self.toolset, unknown_tool.SEARCH_WAIT_S)
-        matches = await self._found_tools(call.view, arguments)
+        matches = await self._found_tools(call.view.for_models(), arguments)
         if not matches.hits and call.view.is_listing:
             call = await unknown_tool.with_all_sources(call, self.toolset, unknown_tool.EMPTY_SEARCH_WAIT_S)
-            matches = await self._found_tools(call.view, arguments)
+            matches = await self._found_tools(call.view.for_models(), arguments)
         starting = [source.id.partition(":")[2] or source.id for source in call.view.starting]
         if (client_names := call.view.names_for(call.request.name_rules)) is not None:
             matches = matches.renamed(client_names.shown_name)

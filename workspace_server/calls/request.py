@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
+from lm_tools_bridge.protocol import apps_extension, headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.inbound import Inbound, Rejection
 from lm_tools_bridge.protocol.internal import client_traits
@@ -124,6 +124,17 @@ class McpRequest(msgspec.Struct, frozen=True):
     def name_rules(self) -> NameRules:
         """What its client needs of the names of tools."""
         return client_traits.from_header(self.header.get(headers.TOOL_NAMES, ""))
+
+    @property
+    def shows_apps(self) -> bool:
+        """Whether its client shows apps of servers to its user."""
+        about = self.inbound.meta.get(names.META_CAPABILITIES)
+        capabilities = None if about is None else msgspec.json.decode(about)
+        return isinstance(capabilities, Mapping) and apps_extension.is_declared(capabilities)
+
+    def sees(self, view: View) -> View:
+        """The part of a view that its client may see."""
+        return view if view.apps is None or self.shows_apps else view.for_models()
 
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.

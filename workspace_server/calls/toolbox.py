@@ -127,7 +127,7 @@ class NestedToolbox:
     async def listed(self) -> list[Mapping[str, Any]]:
         """See `call_context.Toolbox`."""
         mode = mode_of(self._call.request.header, self._call.request.query)
-        return self._call.view.listed(Mode.NORMAL if mode is Mode.DISCOVERY else mode)
+        return self._call.view.for_models().listed(Mode.NORMAL if mode is Mode.DISCOVERY else mode)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """See `call_context.Toolbox`."""

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import RETRY_STEP, Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Rejection
@@ -103,7 +101,7 @@ class _Wait:
             looks += 1
             view = await self._toolset.current(first_wait_s=0.0)
             await self._notify(view)
-        return replace(self._call, view=view)
+        return self._call.under(view)
 
     async def _notify(self, view: View) -> None:
         waited_s = time.monotonic() - self._began

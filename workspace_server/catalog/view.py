@@ -16,6 +16,7 @@ from lm_tools_bridge.protocol.internal.client_traits import AS_OFFERED, ClientTr
 from lm_tools_bridge.protocol.internal.source_states import STARTING, UNUSED
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
+from workspace_server.catalog.app_tools import APPS_ONLY, AppTools, app_tools
 from workspace_server.catalog.client_names import ClientNames, near_names
 from workspace_server.catalog.listing import passes_filters
 from workspace_server.catalog.registry import OfferedTool, Snapshot
@@ -139,6 +140,7 @@ class View:
         snapshot, configuration: what the view was made from.
         hidden: all other tools by name, with the reason why they cannot be called.
         issues: those of the snapshot and of the configuration.
+        apps: the tools that belong to apps; None if there are none.
     """
 
     snapshot: Snapshot = field(default_factory=Snapshot)
@@ -147,13 +149,29 @@ class View:
     by_name: Mapping[str, OfferedTool] = field(default_factory=dict)
     hidden: Mapping[str, str] = field(default_factory=dict)
     issues: tuple[Issue, ...] = ()
+    apps: AppTools | None = field(default=None, compare=False)
     _client_names: dict[NameRules, ClientNames] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
+    _for_models: list[View] = field(init=False, repr=False, compare=False, default_factory=list)
 
     def get(self, name: str) -> OfferedTool | None:
         """The callable tool of exactly this name."""
         return self.by_name.get(name)
+
+    def for_models(self) -> View:
+        """The view without the tools that only apps call: for models, and for clients that show no apps."""
+        if self.apps is None or not self.apps.app_only:
+            return self
+        if not self._for_models:
+            self._for_models.append(self._without(self.apps.app_only))
+        return self._for_models[0]
+
+    def _without(self, names: frozenset[str]) -> View:
+        tools = tuple(offered for offered in self.tools if offered.name not in names)
+        by_name = {offered.name: offered for offered in tools}
+        hidden = {**self.hidden, **dict.fromkeys(names, APPS_ONLY)}
+        return replace(self, tools=tools, by_name=by_name, hidden=hidden, apps=None)
 
     def names_for(self, rules: NameRules) -> ClientNames | None:
         """The names of the tools for clients with these rules; None if these are the offered ones."""
@@ -397,6 +415,7 @@ def build_view(snapshot: Snapshot, configuration: Configuration) -> View:
         {offered.name: offered for offered in tools},
         hidden,
         (*snapshot.issues, *configuration.issues, *issues),
+        app_tools(tools),
     )
 
 

@@ -63,6 +63,8 @@ class PassThrough:
         source = self._server_of(view)
         if source is None:
             return None
+        if method == names.TOOLS_LIST and request.sees(view) is not view:
+            return None  # the server's own list has tools that this client must not see
         if method == names.DISCOVER:
             return await self._discover(request, view, source)
         if method.startswith(f"{_OLDER_TASKS}/") and not await _speaks(source, Era.MODERN):
@@ -104,6 +106,7 @@ class PassThrough:
         call = call_of(request, view, Way.PASS_THROUGH)
         if isinstance(call, Rejection):
             return call
+        view = call.view
         offered = _listed_tool(view, call.name) or _unlisted(view, source, call.name)
         return None if offered is None else await self._calls.run_tool(call, offered)
 
@@ -125,7 +128,7 @@ def _listed_tool(view: View, name: str) -> OfferedTool | None:
 def _unlisted(view: View, source: Source, name: str) -> OfferedTool | None:
     """A tool that the server does not list and may still have; None if policy forbids the name."""
     configuration = view.configuration
-    if naming.is_internal_tool(name, configuration.internal_prefix):
+    if name in view.hidden or naming.is_internal_tool(name, configuration.internal_prefix):
         return None
     if policy.hidden({name: source.default}, configuration.deltas):
         return None

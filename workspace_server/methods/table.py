@@ -273,10 +273,10 @@ class Methods:
 
     async def _list_view(self, request: McpRequest) -> View:
         """The view for a list request, which says how long it may wait for sources that are starting."""
-        return await self._toolset.current(request.list_wait_s)
+        return request.sees(await self._toolset.current(request.list_wait_s))
 
     async def _resources_list(self, request: McpRequest) -> Outcome:
-        view = await self._toolset.current(request.list_wait_s, with_files=True)
+        view = request.sees(await self._toolset.current(request.list_wait_s, with_files=True))
         entries = resources.entries(view)
         return self._page(request, "resources", entries, "uri", resources.order)
 
@@ -286,7 +286,7 @@ class Methods:
 
     async def _resources_read(self, request: McpRequest) -> Outcome:
         outcome = await resources.read_resource(
-            self._calls, request, await self._toolset.current(with_files=True)
+            self._calls, request, request.sees(await self._toolset.current(with_files=True))
         )
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
@@ -297,7 +297,8 @@ class Methods:
         return await completion.get(self._calls, request, await self._toolset.current())
 
     async def _complete(self, request: McpRequest) -> Outcome:
-        return await completion.complete(self._calls, request, await self._toolset.current())
+        view = request.sees(await self._toolset.current())
+        return await completion.complete(self._calls, request, view)
 
     def _page(
         self, request: McpRequest, member: str, entries: Any, key: str, order: Order = sort_key

@@ -15,6 +15,7 @@ from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.names import Era
 from support.clients.stateless_requests import Caller, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
+from support.servers.mcp_sources.app_source import SHOWS_APPS, app_only_tool, page_tool
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import Configuration, PolicyDeltas
@@ -304,3 +305,19 @@ async def test_before_it_is_trusted_the_workspace_speaks_for_itself() -> None:
         refused = await at(served).call("z.last")
     assert said["_meta"][names.META_SERVER]["name"] == names.WORKSPACE_SERVER
     assert refused["structuredContent"]["error"]["reason"] == "workspace_pending_trust"
+
+
+async def test_the_servers_own_list_goes_to_clients_that_show_apps_if_tools_are_for_apps_alone() -> None:
+    """Others get the workspace's list, which leaves these tools out, and cannot call them."""
+    theirs = PassThroughSource(page_tool("show"), app_only_tool("refresh"))
+    theirs.outcome = jsonrpc.raw({"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"})
+    async with serving([theirs]) as served:
+        with_apps = await at(served).message(names.TOOLS_LIST, **SHOWS_APPS)
+        assert with_apps["result"]["tools"] == []
+        without = await at(served).message(names.TOOLS_LIST)
+        assert [entry["name"] for entry in without["result"]["tools"]] == ["show"]
+        assert len(theirs.asked) == 1
+        call = {"name": "refresh", "arguments": {}}
+        assert "result" in await at(served).message(names.TOOLS_CALL, call, **SHOWS_APPS)
+        assert "error" in await at(served).message(names.TOOLS_CALL, call)
+        assert theirs.calls == [("refresh", {})]

@@ -119,6 +119,7 @@ class Source(ABC):
         revision: a counter that rises whenever tools, state or issues may have changed.
         known_until: the loop's time until which the revision tells of every change of its tools; later,
             `cached_tools` is asked for each call.
+        has_apps: whether the server behind it said that it has apps (MCP Apps).
         is_self_contained: whether its tools ask their callers nothing, call no other tools, and never answer
             with input requests or tasks of their own.
     """
@@ -144,6 +145,7 @@ class Source(ABC):
     revision: int = 0
     known_until: float = -math.inf
     is_self_contained: bool = False
+    has_apps: bool = False
     predecessors: tuple[asyncio.Task[None], ...] = ()
 
     async def wait_for_predecessors(self) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from lm_tools_bridge.protocol import headers, jsonrpc, names, sse
+from lm_tools_bridge.protocol import apps_extension, headers, jsonrpc, names, sse
 from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Inbound
@@ -53,7 +53,7 @@ _CAPABILITIES: Final = {
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
-    "extensions": {skills.EXTENSION: skills.CAPABILITY},
+    "extensions": {skills.EXTENSION: skills.CAPABILITY, apps_extension.EXTENSION: {}},
     "experimental": {"codex/sandbox-state-meta": {}},
 }
 """Everything that a workspace may offer, as MCP declares capabilities once, before a workspace is chosen."""

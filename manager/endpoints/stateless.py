@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import apps_extension, jsonrpc, names
 from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.errors import Refusal
@@ -29,7 +29,11 @@ _CAPABILITIES: Final = {
     "resources": {"listChanged": True},
     "prompts": {"listChanged": True},
     "completions": {},
-    "extensions": {tasks.EXTENSION: {}, skills.EXTENSION: skills.CAPABILITY},
+    "extensions": {
+        tasks.EXTENSION: {},
+        skills.EXTENSION: skills.CAPABILITY,
+        apps_extension.EXTENSION: {},
+    },
 }
 _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 

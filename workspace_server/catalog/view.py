@@ -159,6 +159,11 @@ class View:
         """The callable tool of exactly this name."""
         return self.by_name.get(name)
 
+    @property
+    def has_apps(self) -> bool:
+        """Whether a server has apps, by its own word or by that of its tools."""
+        return self.apps is not None or any(source.has_apps for source in self.snapshot.sources)
+
     def for_models(self) -> View:
         """The view without the tools that only apps call: for models, and for clients that show no apps."""
         if self.apps is None or not self.apps.app_only:

@@ -196,6 +196,8 @@ class ConfigurationLoader:
         start_s = ours.start_timeout_s or user.start_timeout_s or self._start_timeout_of_clients()
         merged = servers.with_start_limit(servers.merge(servers_with_notes, self._ports), start_s)
         merged = servers.with_sandboxes(merged, user.sandbox, user.sandboxes)
+        if not (user.apps and ours.apps):
+            merged = servers.without_apps(merged)
         self._named = {path: file for path, file in self._named.items() if path in used}
         return Configuration(
             stdio=tuple(server for server in merged if isinstance(server, StdioServer)),

@@ -60,6 +60,7 @@ class ServerEntry:
         timeout_s: longest duration of a call.
         start_timeout_s: longest duration of a start; None for the usual limits.
         task: whether a call may or must become a task.
+        apps: whether clients may show its apps (MCP Apps); if not, it is not told of any that can.
         raw: the entry as written, before expansion.
         defaulted: environment variables that are not set, so that their default in the entry is used.
         unkept: keys of the entry that limit the server and cannot be kept; with one it does not start.
@@ -79,6 +80,7 @@ class ServerEntry:
     timeout_s: float = 120.0
     start_timeout_s: float | None = None
     task: TaskUse = "forbidden"
+    apps: bool = True
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     defaulted: tuple[str, ...] = ()

@@ -120,6 +120,11 @@ def with_sandboxes(
     ]
 
 
+def without_apps(servers: Iterable[Server]) -> list[Server]:
+    """The servers, none of them with apps."""
+    return [replace(server, apps=False) for server in servers]
+
+
 def _is_self_reference(server: Server, ports: Collection[int]) -> bool:
     if isinstance(server, StdioServer):
         return command_targets_manager(server.command, ports)

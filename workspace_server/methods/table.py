@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from lm_tools_bridge.protocol import headers, jsonrpc, names, skills_extension
+from lm_tools_bridge.protocol import apps_extension, headers, jsonrpc, names, skills_extension
 from lm_tools_bridge.protocol import tasks_extension as tasks
 from lm_tools_bridge.protocol.inbound import Rejection
 from lm_tools_bridge.protocol.internal import client_traits
@@ -95,13 +95,18 @@ _NO_MEMBERS: Final[Mapping[str, Any]] = {}
 _UNUSUAL: Final = frozenset({"resultType", "ttlMs", "cacheScope", "_meta"})
 """Members of a result that the older revisions do not have, or define differently."""
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
+_EXTENSIONS: Final = {tasks.EXTENSION: {}, skills_extension.EXTENSION: skills_extension.CAPABILITY}
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
-    "extensions": {tasks.EXTENSION: {}, skills_extension.EXTENSION: skills_extension.CAPABILITY},
+    "extensions": _EXTENSIONS,
+}
+_CAPABILITIES_WITH_APPS: Final = {
+    **_CAPABILITIES,
+    "extensions": {**_EXTENSIONS, apps_extension.EXTENSION: {}},
 }
 
 
@@ -248,7 +253,7 @@ class Methods:
     async def _discover(self, request: McpRequest) -> Outcome:
         view = await self._toolset.current(0.0, with_files=True)  # `PassThrough` has waited for new sources
         about = {
-            "capabilities": _CAPABILITIES,
+            "capabilities": _CAPABILITIES_WITH_APPS if view.has_apps else _CAPABILITIES,
             "instructions": instructions(view, self._root, _reader(request)),
         }
         return {"supportedVersions": list(MODERN_REVISIONS), **about, **_UNCACHED}

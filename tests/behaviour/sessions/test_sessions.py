@@ -106,7 +106,10 @@ async def test_initialize_declares_everything_a_workspace_can_offer(
         "prompts": {"listChanged": True},
         "completions": {},
         "logging": {},
-        "extensions": {"io.modelcontextprotocol/skills": {"directoryRead": True}},
+        "extensions": {
+            "io.modelcontextprotocol/skills": {"directoryRead": True},
+            "io.modelcontextprotocol/ui": {},
+        },
         "experimental": {"codex/sandbox-state-meta": {}},
     }
     assert names.HANDSHAKE in result["instructions"]

@@ -372,3 +372,26 @@ def test_either_file_can_disable_the_built_in_tools(
     home.workspace(f"[builtin]\n{workspace}")
     assert home.current().builtin is there
     assert home.codes() == codes
+
+
+@pytest.mark.parametrize(
+    ("user", "workspace", "there"),
+    [("", "", True), ("enabled = false", "", False), ("", "enabled = false", False), ("", "x = 1", True)],
+)
+def test_either_file_can_switch_off_the_apps_of_all_servers(
+    home: ConfigHome, user: str, workspace: str, there: bool
+) -> None:
+    server = '[[mcp.stdio_servers]]\nnamespace = "clock"\ncommand = ["clock"]\n'
+    home.user(f"[apps]\n{user}\n{server}")
+    home.workspace(f"[apps]\n{workspace}")
+    assert [entry.apps for entry in home.current().stdio] == [there]
+    assert home.codes() == (["CONFIG_UNKNOWN_KEY"] if "x" in workspace else [])
+
+
+def test_an_entry_can_switch_off_the_apps_of_its_server(home: ConfigHome) -> None:
+    home.user(
+        '[[mcp.stdio_servers]]\nnamespace = "clock"\ncommand = ["clock"]\napps = false\n'
+        '[[mcp.remote_servers]]\nnamespace = "far"\nurl = "https://example.org/mcp"\n'
+    )
+    assert [entry.apps for entry in home.current().servers] == [False, True]
+    assert home.codes() == []

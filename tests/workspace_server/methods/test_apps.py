@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol import apps_extension, names
 from support.processes.workspace_app import Serving, serving
 from support.servers.mcp_sources.app_source import SHOWS_APPS, AppSource, app_only_tool, page_tool
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
@@ -80,3 +80,23 @@ async def test_a_script_does_not_reach_tools_for_apps() -> None:
     assert seen["listed"] == ["clock__plain", "clock__show-time", "nightly"]
     assert "error" in seen["answer"]
     assert clock.calls == []
+
+
+UI = apps_extension.EXTENSION
+
+
+async def extensions(served: Serving) -> Any:
+    return (await served.caller.result(names.DISCOVER))["capabilities"]["extensions"]
+
+
+@pytest.mark.parametrize("namespace", [None, "other"])
+async def test_apps_are_declared_if_a_server_declares_them_or_a_tool_has_one(namespace: str | None) -> None:
+    """Many servers do not declare what their tools have."""
+    plain = ScriptedSource([tool("t")], identity="stdio:plain", namespace=namespace)
+    async with serving([plain]) as served:
+        assert UI not in await extensions(served)
+    async with serving([plain, AppSource("clock")]) as served:
+        assert (await extensions(served))[UI] == {}
+    plain.has_apps = True
+    async with serving([plain]) as served:
+        assert (await extensions(served))[UI] == {}

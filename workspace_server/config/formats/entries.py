@@ -257,6 +257,7 @@ class _Builder:
             "timeout_s": fields.number("timeout_s", call_s, 1.0, longest),
             "start_timeout_s": start_limit_s(fields, self._raw, MAX_START_S),
             "task": task,
+            "apps": fields.flag("apps", True),
             "raw": self._raw,
             "defaulted": tuple(dict.fromkeys(self._defaulted)),
         }

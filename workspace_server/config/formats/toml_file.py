@@ -3,6 +3,7 @@
 [[mcp.stdio_servers]]    [[mcp.remote_servers]]   projects (user only): folders that have the server
 [mcp]                    sandbox: of all stdio servers of the file; the user's also of those of projects
 [builtin]                enabled: false switches the built-in tools off, whichever file says it
+[apps]                   enabled: false switches the apps of all servers off, whichever file says it
 [tools]                  exposedDelta, …           which tools clients see
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
@@ -110,6 +111,7 @@ class TomlContents:
 
     servers: tuple[Server, ...] = ()
     builtin: bool = True
+    apps: bool = True
     features: Mapping[str, Any] = field(default_factory=dict)
     settings: Settings = field(default_factory=dict)
     tools_path: tuple[Path, ...] = ()
@@ -157,6 +159,7 @@ class _Reader:
         tools = self._table(top, "tools")
         scripts = Fields(self._table(top, "scripts"))
         builtin = Fields(self._table(top, "builtin"))
+        apps = Fields(self._table(top, "apps"))
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
         misspelt_scope = () if self._is_user else settings.misspelt_scope(self._document)
         shared |= {key: top.take(key) for key in misspelt_scope}
@@ -170,6 +173,7 @@ class _Reader:
             sandbox=self._sandbox_of_all(mcp),
             servers=self._servers(mcp),
             builtin=read_enabled(builtin, "builtin", "the built-in tools", self._notes),
+            apps=read_enabled(apps, "apps", "the apps of servers", self._notes),
             features={name: part.read_file(of_features) for name, part in parts().items()},
             settings={**settings.check_settings(shared, self._notes), **closed},
             tools_path=self._folders(scripts, "tools_path"),
@@ -186,9 +190,10 @@ class _Reader:
         unknown = [key for key in shared if key not in {*settings.known_keys(), *rules, *misspelt_scope}]
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
+        unknown += [f"apps.{key}" for key in apps.left]
         unknown += of_features.unknown_keys()
         known = {*top.taken, *settings.known_keys(), *(f"scripts.{key}" for key in scripts.taken)}
-        known |= {"builtin.enabled"}.union(*(part.keys for part in parts().values()))
+        known |= {"builtin.enabled", "apps.enabled"}.union(*(part.keys for part in parts().values()))
         entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
         return contents
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol import apps_extension, names
 from lm_tools_bridge.protocol.names import (
     LATEST_LEGACY,
     LATEST_MODERN,
@@ -36,14 +36,28 @@ _CAPABILITIES: Final[Mapping[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
 }
 """Declared for all clients; a client that lacks one refuses the request itself."""
+_CAPABILITIES_WITH_APPS: Final = {**_CAPABILITIES, "extensions": apps_extension.CLIENT_EXTENSIONS}
+"""The handshake with a server is made once for all clients, before one that shows apps may come. A server
+must have an answer in words for the others, and lists leave out what only apps can use."""
 _ASSUMED: Final[Mapping[str, Any]] = {"tools": {}, "prompts": {}, "resources": {}}
 """Capabilities of a server that cannot be asked for them; a list that it does not have is empty."""
 PROBE_S: Final = 5.0
 """How long a server may take to answer `server/discover`; some never answer unknown methods."""
 
 
+def listing_capabilities(offers_apps: bool) -> Mapping[str, Any]:
+    """What requests declare to a stateless server that no single client makes: one list serves them all."""
+    return {"extensions": apps_extension.CLIENT_EXTENSIONS} if offers_apps else {}
+
+
 async def negotiate(
-    rpc: RpcConnection, transport: Transport, version: str, limit: asyncio.Timeout, first: Era
+    rpc: RpcConnection,
+    transport: Transport,
+    version: str,
+    limit: asyncio.Timeout,
+    first: Era,
+    *,
+    offers_apps: bool = False,
 ) -> HandshakeResult:
     """Perform the whole handshake.
 
@@ -53,6 +67,7 @@ async def negotiate(
         version: of this product.
         limit: the time limit of the handshake, not entered yet.
         first: the era that is tried first.
+        offers_apps: whether the server is told of clients that show apps.
 
     Raises:
         SessionFailed: the server refuses, supports no revision of ours, or did not answer.
@@ -60,7 +75,7 @@ async def negotiate(
     began = asyncio.get_running_loop().time()
     try:
         async with limit:
-            handshake_result, is_initialized = await _negotiate(rpc, version, first)
+            handshake_result, is_initialized = await _negotiate(rpc, version, first, offers_apps)
             transport.negotiated(handshake_result.era, handshake_result.revision)
             if is_initialized:
                 await rpc.notify(names.INITIALIZED)
@@ -81,31 +96,37 @@ async def negotiate(
         rpc.early_lines = None
 
 
-async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> tuple[HandshakeResult, bool]:
+async def _negotiate(
+    rpc: RpcConnection, version: str, first: Era, offers_apps: bool
+) -> tuple[HandshakeResult, bool]:
     """The handshake result, and whether `notifications/initialized` has to follow."""
-    if first is Era.MODERN and (handshake_result := await _try_discover(rpc, version)) is not None:
+    if (
+        first is Era.MODERN
+        and (handshake_result := await _try_discover(rpc, version, offers_apps)) is not None
+    ):
         return handshake_result, False
     client = {"name": OUR_NAME, "version": version}
-    params = {"protocolVersion": LATEST_LEGACY, "capabilities": _CAPABILITIES, "clientInfo": client}
+    capabilities = _CAPABILITIES_WITH_APPS if offers_apps else _CAPABILITIES
+    params = {"protocolVersion": LATEST_LEGACY, "capabilities": capabilities, "clientInfo": client}
     answer = await _ask(rpc, names.INITIALIZE, params)
     if not isinstance(answer, RpcError):
         return _initialized(_object(answer)), True
-    discovery = await _discover(rpc, version) if first is Era.LEGACY else answer
+    discovery = await _discover(rpc, version, offers_apps) if first is Era.LEGACY else answer
     if not isinstance(discovery, RpcError):
         return _modern(_object(discovery)), False
-    if (assumed := await _try_list(rpc, version)) is not None:
+    if (assumed := await _try_list(rpc, version, offers_apps)) is not None:
         return assumed, False
     raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
 
 
-async def _try_discover(rpc: RpcConnection, version: str) -> HandshakeResult | None:
+async def _try_discover(rpc: RpcConnection, version: str, offers_apps: bool) -> HandshakeResult | None:
     """The handshake result of a stateless server; None for any other.
 
     Servers answer a method that they do not know in many ways: any status, a page, nothing at all.
     """
     try:
         async with asyncio.timeout(PROBE_S):
-            discovery = await _discover(rpc, version)
+            discovery = await _discover(rpc, version, offers_apps)
     except (TimeoutError, SessionFailed):
         return None
     except Unavailable as failure:
@@ -119,14 +140,14 @@ async def _try_discover(rpc: RpcConnection, version: str) -> HandshakeResult | N
     return None
 
 
-async def _discover(rpc: RpcConnection, version: str) -> msgspec.Raw | RpcError:
-    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
+async def _discover(rpc: RpcConnection, version: str, offers_apps: bool) -> msgspec.Raw | RpcError:
+    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, listing_capabilities(offers_apps))
     return await _ask(rpc, names.DISCOVER, {"_meta": meta})
 
 
-async def _try_list(rpc: RpcConnection, version: str) -> HandshakeResult | None:
+async def _try_list(rpc: RpcConnection, version: str, offers_apps: bool) -> HandshakeResult | None:
     """The handshake result of a stateless server that has no `server/discover`; None for any other."""
-    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
+    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, listing_capabilities(offers_apps))
     try:
         tool_list = await _ask(rpc, names.TOOLS_LIST, {"_meta": meta})
     except Unavailable:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import apps_extension, jsonrpc, names
 from lm_tools_bridge.protocol.names import LOG_LEVELS, Era
 from workspace_server.call_context import CallContext, Client
 from workspace_server.results import clean_text
@@ -55,12 +55,15 @@ class Session:
         changes: ChangeFeed,
         source: str,
         version: str,
+        *,
+        offers_apps: bool = False,
     ) -> None:
         self.rpc = rpc
         self.handshake_result = handshake_result
         self._changes = changes
         self._source = source
         self._version = version
+        self._offers_apps = offers_apps
         self._level = LogLevel(self._set_level)
         self._subscribed: frozenset[str] = frozenset()
 
@@ -80,6 +83,7 @@ class Session:
         first: Era = Era.LEGACY,
         hang_check: HangCheck | None = None,
         limit: asyncio.Timeout | None = None,
+        offers_apps: bool = False,
     ) -> Session:
         """Open a session with the newest revision the server supports.
 
@@ -97,6 +101,7 @@ class Session:
             first: the era that is tried first.
             hang_check: ends the session when the server hangs; None if it may.
             limit: the time limit of the handshake in place of `timeout_s`, which its maker may move.
+            offers_apps: whether the server is told of clients that show apps (MCP Apps).
 
         Raises:
             SessionFailed: no handshake.
@@ -112,13 +117,18 @@ class Session:
         )
         try:
             handshake_result = await handshake.negotiate(
-                rpc, transport, version, limit or asyncio.timeout(timeout_s), first
+                rpc,
+                transport,
+                version,
+                limit or asyncio.timeout(timeout_s),
+                first,
+                offers_apps=offers_apps,
             )
         except BaseException:
             await changes.stop()
             await rpc.close()
             raise
-        session = cls(rpc, handshake_result, changes, source, version)
+        session = cls(rpc, handshake_result, changes, source, version, offers_apps=offers_apps)
         rpc.watch(on_end)
         if handshake_result.era is Era.MODERN:
             changes.listen_to_lists(session._open_ended, handshake_result.capabilities)
@@ -181,7 +191,10 @@ class Session:
             Unavailable: there is no answer; with `Reason.CALL_TIMED_OUT` where `timeout_s` ran out.
         """
         number, client, era = self.rpc.next_id(), Client(context), self.handshake_result.era
-        sent = messages.forwarded_params(params, client, self._meta(context.capabilities), number, era)
+        capabilities = context.capabilities
+        if not self._offers_apps:
+            capabilities = apps_extension.without_apps(capabilities)
+        sent = messages.forwarded_params(params, client, self._meta(capabilities), number, era)
         try:
             answer = await self._request_for(number, method, sent, client, timeout_s)
         except InvalidResponseError:
@@ -229,7 +242,7 @@ class Session:
         Raises:
             Unavailable: as for `call`, or the answer cannot be read.
         """
-        own = self._meta({})
+        own = self._meta(handshake.listing_capabilities(self._offers_apps))
         sent = {**(params or {}), "_meta": own} if own else params or {}
         try:
             async with answered_within(method, timeout_s):

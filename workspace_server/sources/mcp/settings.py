@@ -16,7 +16,7 @@ class SourceSettings:
 
     `namespace` names the source; unless it is `bare`, it stands before the names of its tools, too.
     `timeout_s` is the longest one call may take, `task` whether it may be a task. `visibilities` are those of
-    single tools.
+    single tools. `apps` is whether clients may show its apps.
     """
 
     namespace: str
@@ -30,6 +30,7 @@ class SourceSettings:
     timeout_s: float = 120.0
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     task: TaskUse = "forbidden"
+    apps: bool = True
 
     @classmethod
     def of(
@@ -48,4 +49,5 @@ class SourceSettings:
             server.timeout_s,
             server.visibilities,
             server.task,
+            server.apps,
         )

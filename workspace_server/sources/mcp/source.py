@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from lm_tools_bridge.protocol import names
+from lm_tools_bridge.protocol import apps_extension, names
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal.source_states import STARTING
 from lm_tools_bridge.protocol.issues import Issue
@@ -48,6 +48,7 @@ class McpSource(Source):
         stale: whether the tools may be out of date: from the disk cache, or the server is down.
         junk: output of the server that was no message.
         lists: its lists.
+        offers_apps: whether the server is told of clients that show apps.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class McpSource(Source):
         self.exclude = offer.exclude
         self.keywords = offer.keywords
         self.timeout_s = offer.timeout_s
+        self.offers_apps = offer.apps
         self.state = state
         self.stale = True
         self.junk = InvalidOutput()
@@ -89,7 +91,8 @@ class McpSource(Source):
             with_session=self._with_session,
             on_refresh=self._notify_if_changed,
             cache=cache,
-            cache_key=cache_key,
+            # a server that is not told of apps may list other tools
+            cache_key=cache_key if offer.apps else f"{cache_key}-no-apps",
         )
         self._subscriptions = Subscriptions(self.id, self._with_session)
         self._max_age_s = max_age_s
@@ -274,6 +277,9 @@ class McpSource(Source):
     async def _run(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         async def noted(session: Session) -> T:
             self._handshake_result = session.handshake_result
+            self.has_apps = self.offers_apps and apps_extension.is_declared(
+                session.handshake_result.capabilities
+            )
             return await ask(session)
 
         if self._closed:

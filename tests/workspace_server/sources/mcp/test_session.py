@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lm_tools_bridge.protocol import jsonrpc
+from lm_tools_bridge.protocol import apps_extension, jsonrpc, names
 from lm_tools_bridge.protocol.errors import Reason
 from lm_tools_bridge.protocol.names import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
@@ -47,6 +47,7 @@ async def opened(
         on_change=received.changes.append,
         on_end=received.ends.append,
         version="9",
+        **options,
     )
     try:
         yield made
@@ -132,6 +133,38 @@ async def test_a_modern_only_server_is_used_in_the_modern_era(code: int) -> None
         meta = transport.sent[-1]["params"]["_meta"]
         assert meta[f"{META}clientCapabilities"] == {"elicitation": {}}
         assert meta["a"] == 1
+
+
+APPS = {"extensions": apps_extension.CLIENT_EXTENSIONS}
+
+
+@pytest.mark.parametrize(("offers", "declared"), [(True, APPS["extensions"]), (False, None)])
+async def test_a_server_with_a_session_is_told_from_the_start_that_clients_may_show_apps(
+    offers: bool, declared: Any
+) -> None:
+    transport = ScriptedTransport()
+    async with opened(transport, offers_apps=offers):
+        assert transport.sent[0]["params"]["capabilities"].get("extensions") == declared
+
+
+@pytest.mark.parametrize("offers", [True, False])
+async def test_a_stateless_server_is_told_with_each_request_whether_its_client_shows_apps(
+    offers: bool,
+) -> None:
+    """Its lists serve all clients, so that they are asked for as by one that shows apps."""
+    transport = ScriptedTransport(modern_only(-32601), handshake_result={})
+
+    def declared(method: str = names.TOOLS_CALL) -> Any:
+        messages = [message for message in transport.sent if message["method"] == method]
+        return messages[-1]["params"]["_meta"][f"{META}clientCapabilities"]
+
+    async with opened(transport, offers_apps=offers) as made:
+        await settled()
+        assert declared(names.DISCOVER) == declared(names.LISTEN) == (APPS if offers else {})
+        await made.call("t", context({"a": 1}, capabilities={"roots": {}, **APPS}))
+        assert declared() == {"roots": {}, **(APPS if offers else {"extensions": {}})}
+        await made.call("t", context({"a": 1}, capabilities={"roots": {}}))
+        assert declared() == {"roots": {}}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import apps_extension, jsonrpc, names
 from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.results import clean_text
@@ -127,6 +127,7 @@ def read(
     visibilities: Mapping[str, Visibility] | None = None,
     timeout_s: float | None = None,
     task: TaskUse = "forbidden",
+    apps: bool = True,
 ) -> Definitions[Tool]:
     """The tools of a list; never raises, whatever the entries are.
 
@@ -136,14 +137,22 @@ def read(
         visibility: of all its tools; `visibilities` of single ones, by the server's own names.
         timeout_s: the longest one call may take.
         task: whether a call may be a task.
+        apps: whether it may have apps. If not, tools have none, and those that only apps call are left out.
     """
 
     def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Tool:
+        definition = definition if apps else apps_extension.without_ui(definition)
         tool_visibility = (visibilities or {}).get(original, visibility)
         definition = {**definition, "name": name}
         return Tool(name, definition, tool_visibility, timeout_s=timeout_s, fingerprint=digest, task=task)
 
-    return _read(entries, source, TOOLS, make)
+    return _read(entries if apps else _for_models(entries), source, TOOLS, make)
+
+
+def _for_models(entries: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
+    """The entries without the tools that only apps call."""
+    uis = ((entry, apps_extension.tool_ui(_decode(entry))) for entry in entries)
+    return [entry for entry, ui in uis if ui is None or ui.for_model]
 
 
 def read_others(entries: Sequence[msgspec.Raw], source: str, kind: ListKind) -> Definitions[Entry]:

@@ -80,6 +80,7 @@ class ServerLists:
                 visibilities=offer.visibilities,
                 timeout_s=offer.timeout_s,
                 task=offer.task,
+                apps=offer.apps,
             )
 
         def other(kind: ListKind) -> ServerList[Entry]:

@@ -146,6 +146,7 @@ class SessionOpener:
                 version=dependencies.version,
                 junk=self._junk,
                 first=Era.MODERN if protocol == "http" else Era.LEGACY,
+                offers_apps=self._server.apps,
             )
         except TimeoutError:
             await transport.close()

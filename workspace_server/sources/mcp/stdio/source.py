@@ -309,6 +309,7 @@ class StdioSource(McpSource):
             version=self._version,
             junk=self.junk,
             hang_check=HangCheck(time.monotonic, timeouts.silent_s, timeouts.ping_s),
+            offers_apps=self.offers_apps,
         )
 
     def _explained(

@@ -35,6 +35,21 @@ def test_every_member_of_a_definition_is_kept() -> None:
     assert (tool.name, tool.visibility, tool.timeout_s) == ("a.b", "ondemand", 7)
 
 
+def test_a_server_without_apps_has_no_tools_for_apps_and_its_others_have_no_page() -> None:
+    page = {"ui": {"resourceUri": "ui://a/b"}, "ui/resourceUri": "ui://a/b", "x": 1}
+    entries = [
+        msgspec.Raw(json.dumps({"name": name, "inputSchema": SCHEMA, "_meta": meta}).encode())
+        for name, meta in (("show", page), ("refresh", {"ui": {"visibility": ["app"]}}), ("plain", {"x": 1}))
+    ]
+    with_apps = definitions.read(entries, "stdio:x").items
+    assert [tool.name for tool in with_apps] == ["show", "refresh", "plain"]
+    without = definitions.read(entries, "stdio:x", apps=False).items
+    assert [(tool.name, tool.definition["_meta"]) for tool in without] == [
+        ("show", {"x": 1}),
+        ("plain", {"x": 1}),
+    ]
+
+
 def test_single_tools_can_have_another_visibility() -> None:
     """The setting names tools by the server's own names."""
     found = read({"name": "often.used"}, {"name": "often"}).items

@@ -1,8 +1,8 @@
 """Merges prompts, resources, resource templates and skills of all sources. Pure.
 
 Prompts are named like tools. URIs stay unchanged, because results link to them; if two sources have the same
-URI, the first one answers. `lm-tools://…` URIs and those of our own skills are reserved; no
-other source can claim them.
+URI, the first one answers. Only addresses of apps are kept apart (`app_addresses.py`). `lm-tools://…` URIs
+and those of our own skills are reserved; no other source can claim them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol import skills_extension as extension
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
+from workspace_server.catalog.app_addresses import NO_ADDRESSES, AppAddresses
 from workspace_server.source import Source
 from workspace_server.tool import Entry, SourceOfferings
 
@@ -103,8 +104,10 @@ class Offerings:
         return {resource.name: resource for resource in self.resources}
 
 
-def merge(sources: Sequence[Source]) -> Offerings:
+def merge(sources: Sequence[Source], addresses: AppAddresses = NO_ADDRESSES) -> Offerings:
     """Merge what these sources are known to offer; the sources are in configuration order.
+
+    Equal `ui://` addresses are kept apart as `addresses` says.
 
     A source whose tools are off by default offers nothing: there is no setting to enable single entries.
     """
@@ -116,10 +119,12 @@ def merge(sources: Sequence[Source]) -> Offerings:
         OfferedEntry(entry.name, entry.item, entry.source, {**entry.item.definition, "name": entry.name})
         for entry in names_by_source
     )
-    resources, clashes = _by_uri(offerings_by_source, lambda offerings: offerings.resources)
-    templates, more = _by_uri(offerings_by_source, lambda offerings: offerings.templates)
+    resources, clashes = _by_uri(offerings_by_source, lambda offerings: offerings.resources, "uri", addresses)
+    templates, more = _by_uri(
+        offerings_by_source, lambda offerings: offerings.templates, "uriTemplate", addresses
+    )
     skills, _ = _by_uri(
-        offerings_by_source, lambda offerings: offerings.skills
+        offerings_by_source, lambda offerings: offerings.skills, "uri", addresses
     )  # clashes are those of the resources
     offering = tuple(source for source, _ in offerings_by_source)
     return Offerings(prompts, resources, templates, skills, offering, (*issues, *clashes, *more))
@@ -128,6 +133,8 @@ def merge(sources: Sequence[Source]) -> Offerings:
 def _by_uri(
     offerings_by_source: Sequence[tuple[Source, SourceOfferings]],
     of: Callable[[SourceOfferings], Sequence[Entry]],
+    key: str,
+    addresses: AppAddresses,
 ) -> tuple[tuple[OfferedEntry, ...], list[Issue]]:
     """The entries of all sources, sorted by URI; of equal URIs only the first."""
     entries_by_name: dict[str, OfferedEntry] = {}
@@ -135,12 +142,15 @@ def _by_uri(
     for source, offerings in offerings_by_source:
         clashing: dict[str, list[str]] = {}
         for entry in of(offerings):
-            if _is_reserved(entry.name, source):
-                clashing.setdefault("", []).append(entry.name)
-            elif entry.name in entries_by_name:
-                clashing.setdefault(entries_by_name[entry.name].source.id, []).append(entry.name)
+            name, definition = addresses.shown(source, entry.name), entry.definition
+            if name != entry.name:
+                definition = {**definition, key: name}
+            if _is_reserved(name, source):
+                clashing.setdefault("", []).append(name)
+            elif name in entries_by_name:
+                clashing.setdefault(entries_by_name[name].source.id, []).append(name)
             else:
-                entries_by_name[entry.name] = OfferedEntry(entry.name, entry, source, entry.definition)
+                entries_by_name[name] = OfferedEntry(name, entry, source, definition)
         issues += [_taken_issue(source, keeper, uris) for keeper, uris in clashing.items()]
     ordered = sorted(entries_by_name.values(), key=lambda entry: naming.sort_key(entry.name))
     return tuple(ordered), issues

@@ -19,6 +19,7 @@ from lm_tools_bridge.protocol.issues import Issue
 from lm_tools_bridge.protocol.param_headers import Mirrored, annotated
 from workspace_server import log, naming
 from workspace_server.catalog import offerings
+from workspace_server.catalog.app_addresses import NO_ADDRESSES, AppAddresses, app_addresses
 from workspace_server.catalog.listing import Listing, longest_wait_s
 from workspace_server.catalog.offerings import Offerings
 from workspace_server.source import Source
@@ -109,6 +110,7 @@ class Snapshot:
         filtered: offered names of tools that their source's `include` or `exclude` leaves out.
         withheld: names of tools that wait for trust, with the path that has to be trusted.
         awaited: ids of the sources that are listing their tools for the first time.
+        addresses: whose the `ui://` addresses are.
     """
 
     tools: tuple[OfferedTool, ...] = ()
@@ -119,6 +121,11 @@ class Snapshot:
     by_name: Mapping[str, OfferedTool] = field(default_factory=dict)
     awaited: frozenset[str] = frozenset()
     offerings: Offerings = field(default_factory=Offerings)
+    addresses: AppAddresses = NO_ADDRESSES
+
+    def source(self, identity: str) -> Source | None:
+        """The source with this id."""
+        return next((source for source in self.sources if source.id == identity), None)
 
     def get(self, name: str) -> OfferedTool | None:
         """The tool of exactly this name."""
@@ -272,7 +279,8 @@ class Registry:
     def _merge(self) -> Snapshot:
         tools_by_source = [(listing.source, listing.tools) for listing in self._listings]
         named_tools, issues = naming.assign(tools_by_source, self.internal_prefix)
-        tools = tuple(_offer(entry) for entry in named_tools)
+        addresses = app_addresses(tools_by_source, self._snapshot.addresses)
+        tools = tuple(_offer(entry, addresses) for entry in named_tools)
         filtered: dict[str, Source] = {}
         withheld: dict[str, str] = {}
         offered_names = {(entry.source.id, entry.item.name): entry.name for entry in named_tools}
@@ -287,11 +295,19 @@ class Registry:
             issues.append(Issue("warning", "source", "NO_SOURCES", "No source of tools is configured"))
         by_name = {tool.name: tool for tool in tools}
         sources = tuple(listing.source for listing in self._listings)
-        merged = offerings.merge(sources)
+        merged = offerings.merge(sources, addresses)
         issues += merged.issues
         awaited = frozenset(listing.source.id for listing in self._listings if listing.is_awaited)
         return Snapshot(
-            tools, sources, tuple(self._refused + issues), filtered, withheld, by_name, awaited, merged
+            tools,
+            sources,
+            tuple(self._refused + issues),
+            filtered,
+            withheld,
+            by_name,
+            awaited,
+            merged,
+            addresses,
         )
 
 
@@ -321,8 +337,10 @@ def _validator(schema: Mapping[str, Any]) -> Validator:
     return validator_for(schema)
 
 
-def _offer(entry: naming.Named[Tool]) -> OfferedTool:
+def _offer(entry: naming.Named[Tool], addresses: AppAddresses) -> OfferedTool:
     definition = entry.item.definition
+    if addresses:
+        definition = addresses.shown_definition(entry.source, definition)
     if definition.get("name") != entry.name:
         definition = {**definition, "name": entry.name}
     return OfferedTool(entry.name, entry.item, entry.source, definition)

@@ -54,6 +54,8 @@ def _owner(ref: Mapping[str, Any], view: View) -> tuple[Source, Mapping[str, Any
         return None if prompt is None else (prompt.source, {**ref, "name": prompt.entry.original})
     if ref.get("type") == "ref/resource" and isinstance(uri, str):
         template = offerings.template(uri)
+        if template is not None and template.entry.original != uri:
+            return template.source, {**ref, "uri": template.entry.original}
         source = offerings.owner(uri) if template is None else template.source
         return None if source is None else (source, ref)
     return None

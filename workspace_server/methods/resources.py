@@ -24,6 +24,7 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
+from workspace_server.methods import app_resources
 from workspace_server.naming import sort_key
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, RpcError
@@ -296,12 +297,13 @@ async def read_resource(calls: Calls, request: McpRequest, view: View) -> Outcom
         return read_tool_entry(request, view)
     if extension.is_own(uri):
         return await _read_skill(calls, request, view)
+    if (found := app_resources.find_address(view, uri)) is not None:
+        outcome = await app_resources.read_address(calls, request, view, *found)
+        return _answer_of_owner(request, uri, outcome)
     owner = view.snapshot.offerings.owner(uri)
     if owner is not None:
         outcome = await mcp_requests.forward(calls, request, view, owner, request.inbound.params)
-        if isinstance(outcome, RpcError) and outcome.code in _NOT_FOUND and outcome.data is None:
-            return not_found(request, uri)
-        return mcp_requests.answer(request, outcome)
+        return _answer_of_owner(request, uri, outcome)
     failures: list[CallOutcome] = []
     for source, time_limit_s in (await _candidates(view, uri)).items():
         outcome = await mcp_requests.forward(
@@ -311,6 +313,12 @@ async def read_resource(calls: Calls, request: McpRequest, view: View) -> Outcom
             return mcp_requests.answer(request, outcome)
         failures.append(outcome)
     return _none_has_it(request, uri, failures)
+
+
+def _answer_of_owner(request: McpRequest, uri: str, outcome: CallOutcome) -> Outcome:
+    if isinstance(outcome, RpcError) and outcome.code in _NOT_FOUND and outcome.data is None:
+        return not_found(request, uri)
+    return mcp_requests.answer(request, outcome)
 
 
 async def _read_skill(calls: Calls, request: McpRequest, view: View) -> Outcome:
@@ -366,14 +374,17 @@ async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> li
     if uri.startswith(names.OWN_SCHEME):
         return []  # changes of tools are announced as list changes
     ends: list[Callable[[], None]] = []
+    place = app_resources.find_address(view, uri)
+    written = uri if place is None else place[1].written
 
     async def ask(source: Source) -> None:
-        if (end := await source.subscribe(uri, listener)) is not None:
+        if (end := await source.subscribe(written, lambda _: listener(uri))) is not None:
             ends.append(end)
 
     try:
         async with asyncio.timeout(SUBSCRIBE_S):
-            await asyncio.gather(*(ask(source) for source in await _candidates(view, uri)))
+            sources = await _candidates(view, uri) if place is None else (place[0],)
+            await asyncio.gather(*map(ask, sources))
     except TimeoutError:
         pass
     except BaseException:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from lm_tools_bridge.protocol import apps_extension, names
 from support.processes.workspace_app import Serving, serving
-from support.servers.mcp_sources.app_source import SHOWS_APPS, AppSource, app_only_tool, page_tool
-from support.servers.mcp_sources.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.app_source import PAGE, SHOWS_APPS, AppSource, app_only_tool, page_tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, offerings, tool
+from workspace_server.methods import resources
 from workspace_server.tool import ToolResult
 
 
@@ -100,3 +102,105 @@ async def test_apps_are_declared_if_a_server_declares_them_or_a_tool_has_one(nam
     plain.has_apps = True
     async with serving([plain]) as served:
         assert (await extensions(served))[UI] == {}
+
+
+async def pages(served: Serving) -> dict[str, str]:
+    """The page of each tool, by name; both ways to name it agree."""
+    result = await served.caller.result(names.TOOLS_LIST, **SHOWS_APPS)
+    metas = {entry["name"]: entry.get("_meta", {}) for entry in result["tools"]}
+    uis = {name: meta for name, meta in metas.items() if "ui/resourceUri" in meta}
+    assert all(meta["ui"]["resourceUri"] == meta["ui/resourceUri"] for meta in uis.values())
+    return {name: meta["ui/resourceUri"] for name, meta in uis.items()}
+
+
+async def read(served: Serving, uri: str, **meta: Any) -> str:
+    """The text at an address; the contents name the address that was asked for."""
+    result = await served.caller.result(names.RESOURCES_READ, {"uri": uri}, **{**SHOWS_APPS, **meta})
+    (entry,) = result["contents"]
+    assert entry["uri"] == uri
+    assert entry["_meta"] == {"ui": {"csp": {"connectDomains": ["https://example.org"]}}}
+    return str(entry["text"])
+
+
+@pytest.mark.parametrize("listed", [(PAGE,), ()], ids=["listed", "only named by its tool"])
+async def test_equal_pages_of_two_servers_are_kept_apart_and_the_first_stays_as_written(
+    listed: tuple[str, ...],
+) -> None:
+    sources = [AppSource("timeapp", listed=listed), AppSource("clock", listed=listed)]
+    async with serving(sources) as served:
+        found = await pages(served)
+        assert found == {"timeapp__show-time": PAGE, "clock__show-time": "ui://clock+time/page.html"}
+        assert await read(served, found["timeapp__show-time"]) == "page of timeapp"
+        assert await read(served, found["clock__show-time"]) == "page of clock"
+        resources = (await served.caller.result(names.RESOURCES_LIST))["resources"]
+        shown = [entry["uri"] for entry in resources if entry["uri"].startswith("ui://")]
+        assert shown == (["ui://clock+time/page.html", PAGE] if listed else [])
+        assert not [issue for issue in served.toolset.issues() if issue.code == "RESOURCE_URI_CLASH"]
+
+
+async def test_a_result_is_passed_on_byte_for_byte_unless_its_address_was_moved() -> None:
+    first, second = AppSource("timeapp"), AppSource("clock")
+    text = '{"resultType":"complete", "contents":[{"uri":"%s","text":"x","n":1.50}], "z" : 1,"ttlMs":0}'
+
+    async def answer(params: Any, context: Any) -> Any:
+        return msgspec.Raw((text % PAGE).encode())
+
+    first.answers[names.RESOURCES_READ] = second.answers[names.RESOURCES_READ] = answer
+    async with serving([first, second]) as served:
+        as_written = await served.caller.raw(names.RESOURCES_READ, f'{{"uri":"{PAGE}"}}', name=PAGE)
+        assert (text % PAGE).encode() in as_written
+        moved = "ui://clock+time/page.html"
+        rewritten = await served.caller.raw(names.RESOURCES_READ, f'{{"uri":"{moved}"}}', name=moved)
+        assert f'{{"uri":"{moved}","text":"x","n":1.50}}'.encode() in rewritten
+
+
+async def test_no_server_takes_the_address_that_another_ones_page_was_moved_to() -> None:
+    stolen = "ui://clock+time/page.html"
+    evil = AppSource("evil", page_tool("lure", stolen), listed=(stolen,))
+    evil.contents = {stolen: "page of evil"}
+    async with serving([evil, AppSource("timeapp"), AppSource("clock")]) as served:
+        found = await pages(served)
+        assert found["clock__show-time"] == stolen
+        assert found["evil__lure"] == "ui://evil+clock+time/page.html"
+        assert await read(served, stolen) == "page of clock"
+        assert await read(served, found["evil__lure"]) == "page of evil"
+
+
+async def test_a_server_that_comes_later_takes_no_address_away() -> None:
+    """What a client has listed stays right, also if the new server stands first in the files."""
+    late, early = AppSource("timeapp"), AppSource("clock")
+    its_page, late.offered = late.offered, offerings()
+    late.gate.clear()
+    async with serving([late, early]) as served:
+        assert (await pages(served))["clock__show-time"] == PAGE
+        late.offered = its_page
+        late.gate.set()
+        served.toolset.touch()
+        await served.toolset.wait_for_change(1.0)
+        found = await pages(served)
+        assert found == {"timeapp__show-time": "ui://timeapp+time/page.html", "clock__show-time": PAGE}
+        assert await read(served, PAGE) == "page of clock"
+
+
+async def test_what_a_template_stands_for_is_read_at_its_own_server() -> None:
+    sources = [AppSource("timeapp", listed=()), AppSource("clock", listed=())]
+    for source in sources:
+        source.offered = offerings(templates=["ui://time/{zone}"])
+        source.contents["ui://time/utc"] = f"UTC of {source.namespace}"
+    async with serving(sources) as served:
+        templates = (await served.caller.result(names.TEMPLATES_LIST))["resourceTemplates"]
+        shown = [entry["uriTemplate"] for entry in templates if entry["uriTemplate"].startswith("ui://")]
+        assert shown == ["ui://clock+time/{zone}", "ui://time/{zone}"]
+        assert await read(served, "ui://clock+time/utc") == "UTC of clock"
+
+
+async def test_a_subscription_to_a_moved_address_tells_of_that_address() -> None:
+    timeapp, clock = AppSource("timeapp"), AppSource("clock")
+    async with serving([timeapp, clock]) as served:
+        view = await served.toolset.current()
+        heard: list[str] = []
+        ends = await resources.subscribe(view, "ui://clock+time/page.html", heard.append)
+        clock.updated(PAGE)
+        timeapp.updated(PAGE)
+        assert heard == ["ui://clock+time/page.html"]
+        assert len(ends) == 1

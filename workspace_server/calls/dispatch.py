@@ -19,6 +19,7 @@ from lm_tools_bridge.protocol.inbound import Rejection
 from workspace_server import log
 from workspace_server.call_context import CallContext
 from workspace_server.calls import approvals, outcomes, task_creation, unknown_tool
+from workspace_server.calls.app_calls import OpenedApps
 from workspace_server.calls.approvals import Admitted, ApprovalRequest, InvalidAnswer
 from workspace_server.calls.call import (
     RULES,
@@ -65,6 +66,7 @@ class Calls:
 
     Attributes:
         record: the calls that run, and the last ones.
+        opened_apps: which servers' apps sessions have opened.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Calls:
         self.tasks = tasks or Tasks()
         self.suspended_calls = suspended_calls or SuspendedCalls(RequestStates("w"))
         self.record = CallRecord(time.monotonic)
+        self.opened_apps = OpenedApps()
         self._gate = gate or Gate()
         self._search = SearchTool()
 
@@ -162,6 +165,10 @@ class Calls:
             return await self._search_tools(call)
         if call.name == EXECUTE:
             return await self._execute_tool(call)
+        meant = self.opened_apps.find_call(call)
+        if isinstance(meant, Rejection):
+            return meant
+        call = meant
         if call.find_tool() is None:
             call = await unknown_tool.with_listed_source(call, self.toolset)
         offered = call.find_tool()

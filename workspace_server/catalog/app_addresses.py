@@ -50,6 +50,10 @@ class AppAddresses:
             if self._named(address) is None:  # else it stands for a page of the server that it names
                 holders.setdefault(address, source)
         self.holders = holders
+        self._by_authority: dict[str, list[str]] = {}
+        for source, own in written.items():
+            for authority in set(map(apps.authority, own)):
+                self._by_authority.setdefault(authority, []).append(source)
         self._moved = {
             source: frozenset(address for address in own if holders.get(address) != source)
             for source, own in written.items()
@@ -57,6 +61,10 @@ class AppAddresses:
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    def neighbours(self, address: str) -> Sequence[str]:
+        """The sources that have an address with this one's authority, and so may have this one unlisted."""
+        return self._by_authority.get(apps.authority(address), ())
 
     def shown(self, source: Source, written: str) -> str:
         """The address under which clients get what a source has at this one."""

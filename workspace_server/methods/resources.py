@@ -297,8 +297,11 @@ async def read_resource(calls: Calls, request: McpRequest, view: View) -> Outcom
         return read_tool_entry(request, view)
     if extension.is_own(uri):
         return await _read_skill(calls, request, view)
-    if (found := app_resources.find_address(view, uri)) is not None:
-        outcome = await app_resources.read_address(calls, request, view, *found)
+    place = app_resources.find_place_for(request, view, calls.opened_apps)
+    if isinstance(place, Rejection):
+        return place
+    if place is not None:
+        outcome = await app_resources.read_place(calls, request, view, place)
         return _answer_of_owner(request, uri, outcome)
     owner = view.snapshot.offerings.owner(uri)
     if owner is not None:
@@ -374,8 +377,8 @@ async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> li
     if uri.startswith(names.OWN_SCHEME):
         return []  # changes of tools are announced as list changes
     ends: list[Callable[[], None]] = []
-    place = app_resources.find_address(view, uri)
-    written = uri if place is None else place[1].written
+    place = app_resources.find_place(view, uri)
+    written = uri if place is None else place.written
 
     async def ask(source: Source) -> None:
         if (end := await source.subscribe(written, lambda _: listener(uri))) is not None:
@@ -383,7 +386,7 @@ async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> li
 
     try:
         async with asyncio.timeout(SUBSCRIBE_S):
-            sources = await _candidates(view, uri) if place is None else (place[0],)
+            sources = await _candidates(view, uri) if place is None else (place.source,)
             await asyncio.gather(*map(ask, sources))
     except TimeoutError:
         pass

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lm_tools_bridge.protocol import apps_extension, names
+from lm_tools_bridge.protocol import apps_extension, headers, names
+from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import Serving, serving
-from support.servers.mcp_sources.app_source import PAGE, SHOWS_APPS, AppSource, app_only_tool, page_tool
+from support.servers.mcp_sources.app_source import DATA, PAGE, SHOWS_APPS, AppSource, app_only_tool, page_tool
 from support.servers.mcp_sources.tool_source import ScriptedSource, offerings, tool
 from workspace_server.methods import resources
-from workspace_server.tool import ToolResult
+from workspace_server.tool import Tool, ToolResult
 
 
 async def tool_names(served: Serving, **meta: Any) -> list[str]:
@@ -204,3 +205,129 @@ async def test_a_subscription_to_a_moved_address_tells_of_that_address() -> None
         timeapp.updated(PAGE)
         assert heard == ["ui://clock+time/page.html"]
         assert len(ends) == 1
+
+
+async def call_of_app(served: Serving, name: str, **told: str) -> dict[str, Any]:
+    """The message that answers an app's call by a name that its server gave the tool."""
+    caller = Caller(served.session, served.caller.url, told=told)
+    return await caller.message(names.TOOLS_CALL, {"name": name, "arguments": {}}, **SHOWS_APPS)
+
+
+def ran(*sources: AppSource) -> dict[str, list[str]]:
+    """The tools that ran since the last time, by server."""
+    found = {str(source.namespace): [name for name, _ in source.calls] for source in sources if source.calls}
+    for source in sources:
+        source.calls.clear()
+    return found
+
+
+SESSION = {headers.CALLER: "0123"}
+OTHER_SESSION = {headers.CALLER: "4567"}
+
+
+async def test_an_app_calls_the_tool_of_its_server_by_the_servers_own_name() -> None:
+    clock, other = AppSource("clock"), ScriptedSource([tool("get-time2")], namespace="other")
+    async with serving([clock, other]) as served:
+        assert "result" in await call_of_app(served, "get-time")
+        assert ran(clock) == {"clock": ["get-time"]}
+
+
+async def test_a_listed_tool_of_that_name_is_meant_before_any_tool_of_an_app() -> None:
+    clock, script = AppSource("clock"), ScriptedSource([tool("get-time")])
+    async with serving([clock, script]) as served:
+        await call_of_app(served, "get-time")
+        assert (ran(clock), [name for name, _ in script.calls]) == ({}, ["get-time"])
+
+
+@pytest.mark.parametrize(
+    "closed", [tool("get-time"), page_tool("get-time", visibility=["model"]), app_only_tool("get_time")]
+)
+async def test_no_other_tool_runs_by_a_name_without_its_server(closed: Tool) -> None:
+    """A model that misspells a name must run nothing: no tool without an app, and none that apps may not call."""
+    clock = AppSource("clock", closed, page_tool())
+    async with serving([clock]) as served:
+        answer = await call_of_app(served, "get-time")
+        assert answer["error"]["message"].startswith("Tool not found or disabled: get-time")
+        assert ran(clock) == {}
+
+
+async def test_a_client_that_shows_no_apps_runs_nothing_by_a_name_without_its_server() -> None:
+    clock = AppSource("clock")
+    async with serving([clock]) as served:
+        for name in ("get-time", "show-time"):
+            await served.caller.error(names.TOOLS_CALL, {"name": name, "arguments": {}})
+        assert ran(clock) == {}
+
+
+async def test_of_two_apps_with_one_name_the_one_that_the_session_opened_last_is_meant() -> None:
+    timeapp, clock = AppSource("timeapp"), AppSource("clock")
+    async with serving([timeapp, clock]) as served:
+        mine = Caller(served.session, served.caller.url, told=SESSION)
+        for uri, namespace in ((PAGE, "timeapp"), ("ui://clock+time/page.html", "clock"), (PAGE, "timeapp")):
+            await mine.result(names.RESOURCES_READ, {"uri": uri}, **SHOWS_APPS)
+            await call_of_app(served, "get-time", **SESSION)
+            assert ran(timeapp, clock) == {namespace: ["get-time"]}
+        await call_of_app(served, "clock__show-time", **SESSION)
+        await call_of_app(served, "get-time", **SESSION)
+        assert ran(timeapp, clock) == {"clock": ["show-time", "get-time"]}, (
+            "a client may have the page already"
+        )
+
+
+@pytest.mark.parametrize("told", [{}, OTHER_SESSION], ids=["stateless", "another session"])
+async def test_a_name_of_two_apps_is_refused_by_name_if_nobody_knows_which_is_open(
+    told: dict[str, str],
+) -> None:
+    timeapp, clock = AppSource("timeapp"), AppSource("clock")
+    async with serving([timeapp, clock]) as served:
+        mine = Caller(served.session, served.caller.url, told=SESSION)
+        await mine.result(names.RESOURCES_READ, {"uri": PAGE}, **SHOWS_APPS)
+        error = (await call_of_app(served, "get-time", **told))["error"]
+        assert error["message"].startswith("Apps of clock and timeapp have a tool get-time")
+        assert error["data"]["details"]["nearest"] == ["clock__get-time", "timeapp__get-time"]
+        assert ran(timeapp, clock) == {}
+
+
+async def test_an_app_of_fastmcp_calls_its_tool_by_the_tools_identity() -> None:
+    digits = "0123456789ab"
+    one, two = (
+        AppSource(name, app_only_tool("save", fastmcp={"tool_hash": digits if name == "one" else "f" * 12}))
+        for name in ("one", "two")
+    )
+    async with serving([one, two]) as served:
+        await call_of_app(served, f"__{digits}_save")
+        assert ran(one, two) == {"one": ["save"]}
+        unknown = await call_of_app(served, "__aaaaaaaaaaaa_save")
+        assert "error" in unknown
+        two.tools = (app_only_tool("save", fastmcp={"tool_hash": digits}),)
+        served.toolset.touch()
+        await served.toolset.wait_for_change(0.2)
+        twice = await call_of_app(served, f"__{digits}_save")
+        assert twice["error"]["data"]["details"]["nearest"] == ["one__save", "two__save"]
+        assert ran(one, two) == {}
+
+
+async def test_an_apps_own_data_comes_from_its_server() -> None:
+    """Its address is in no list, or in both: the app knows it from its own code."""
+    timeapp, clock = AppSource("timeapp"), AppSource("clock", listed=(PAGE, DATA))
+    async with serving([timeapp, clock]) as served:
+        told = Caller(served.session, served.caller.url, told=SESSION)
+
+        async def data() -> str:
+            result = await told.result(names.RESOURCES_READ, {"uri": DATA}, **SHOWS_APPS)
+            assert result["contents"][0]["uri"] == DATA, "as the app wrote it"
+            return str(result["contents"][0]["text"])
+
+        for _ in range(2):
+            await told.result(names.RESOURCES_READ, {"uri": "ui://clock+time/page.html"}, **SHOWS_APPS)
+            assert await data() == "data of clock"
+            await told.result(names.RESOURCES_READ, {"uri": PAGE}, **SHOWS_APPS)
+            assert await data() == "data of timeapp"
+
+
+async def test_data_of_two_apps_is_refused_by_name_if_nobody_knows_which_is_open() -> None:
+    async with serving([AppSource("timeapp"), AppSource("clock")]) as served:
+        answer = await served.caller.message(names.RESOURCES_READ, {"uri": DATA}, **SHOWS_APPS)
+        assert answer["error"]["message"].startswith(f"Apps of timeapp and clock have addresses like {DATA}")
+    async with serving([AppSource("clock")]) as served:
+        assert await read(served, DATA) == "data of clock"

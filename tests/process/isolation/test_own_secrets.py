@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import sys
 from contextlib import suppress
@@ -12,6 +13,7 @@ import pytest
 
 from support.processes.managers.manager_in_process import make_project
 from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.servers.mcp_sources.stdio_servers import program
 
 SECRET = "hunter2-of-nobody"
 
@@ -31,22 +33,26 @@ def tree(manager: ManagerProcess) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is that of Linux")
 @pytest.mark.parametrize("forks", ["true", "false"])
-def test_no_environment_shows_a_secret_and_the_server_has_it_nevertheless(tmp_path: Path, forks: str) -> None:
+def test_no_environment_shows_a_secret_but_that_of_the_server_which_is_given_it(
+    tmp_path: Path, forks: str
+) -> None:
     env = {"LMTB_SECRET_A": SECRET, "LMTB_FORK_SERVERS": forks}
     project = make_project(tmp_path / "proj")
     config = tmp_path / "config"
     config.mkdir()
+    tells = program('serve(lambda m: answer(m["id"], text(f"{os.getpid()} {os.environ[\'GIVEN\']}")))')
     (config / "workspace.toml").write_text(
-        f'[[mcp.stdio_servers]]\nnamespace = "s"\ncommand = ["{sys.executable}", "-c", "input()"]\n'
+        f'[[mcp.stdio_servers]]\nnamespace = "s"\ncommand = {json.dumps(tells)}\n'
         'env = { GIVEN = "${LMTB_SECRET_A}" }\n'
     )
     with running_manager(tmp_path, env=env) as manager:
-        done = manager.lmtb("call", "calculator", '{"expression": "1+1"}', "--cwd", str(project))
+        done = manager.lmtb("call", "s__echo", "--cwd", str(project))
         assert done.returncode == 0, done.stderr
-        assert len(tree(manager)) > 1
-        assert not any(map(shows, tree(manager)))
-        issues = manager.lmtb("tools", "--cwd", str(project), "--json").stdout
-        assert "LMTB_SECRET_A" not in issues, "it would be named there if it had no value"
+        pid, secret = done.stdout.split()
+        assert secret == SECRET
+        processes = tree(manager)
+        assert len(processes) > 2
+        assert [process for process in processes if shows(process)] == [int(pid)]
 
 
 def test_modes_of_our_files_are_private_again_after_a_restart(tmp_path: Path) -> None:

@@ -13,5 +13,6 @@ LONG_S = 60.0
 def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give comparisons more time than a busy machine takes."""
     monkeypatch.setattr(checking, "CHECK_S", LONG_S)
+    monkeypatch.setattr(checking, "QUICK_S", LONG_S)
     monkeypatch.setattr(project_words, "SEARCH_S", LONG_S)
     monkeypatch.setattr(absence, "ASK_S", LONG_S)

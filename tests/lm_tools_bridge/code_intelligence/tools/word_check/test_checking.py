@@ -301,7 +301,7 @@ async def test_a_server_that_knows_more_once_it_was_given_the_files_is_asked_aga
 async def test_a_comparison_ends_though_the_server_does_not_answer(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "CHECK_S", 0.0)
+    monkeypatch.setattr(checking, "QUICK_S", 0.0)
     server = without_tests(root)
 
     def late(params: Any) -> Any:
@@ -395,9 +395,24 @@ async def test_a_rename_that_leaves_the_declaration_is_incomplete(root: Path) ->
         await rename(root, server)
 
 
+class CountingServer(InMemoryServer):
+    """It answers in a later turn of the loop, and counts the questions that are open at a time."""
+
+    open_questions = most_questions = 0
+
+    async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
+        self.open_questions += 1
+        self.most_questions = max(self.most_questions, self.open_questions)
+        await asyncio.sleep(0)
+        self.open_questions -= 1
+        return await super().request(method, params, timeout_s=timeout_s)
+
+
 async def test_questions_are_asked_side_by_side(root: Path) -> None:
     write_tree(root, {f"tests/more_{number}.py": "old()\n" for number in range(20)})
-    answer = await asyncio.wait_for(ask(root, without_tests(root)), 10)
+    server = CountingServer(**vars(without_tests(root)))
+    answer = await ask(root, server)
+    assert server.most_questions == checking.ROUND
     assert answer["words"]["missingLines"] == 22
 
 

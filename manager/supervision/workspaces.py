@@ -265,13 +265,21 @@ class Workspaces:
         if workspace.remote is not None:  # no folder of this machine to check, no program to register for it
             return await workspace.remote.ready(urgent=urgent)
         if not await self._is_there(workspace):
-            workspace.moved_to = workspace.supervisor.moved_to or workspace.moved_to
-            await workspace.supervisor.stop()
-            return workspace_gone(workspace.id, workspace.root, workspace.moved_to)
+            return await self._refuse_gone(workspace)
         registered = await self.registered_servers.ready(workspace.root, urgent=urgent, is_pure=is_pure)
         if registered is not None:
             return registered
-        return await workspace.supervisor.ready(urgent=urgent)
+        server = await workspace.supervisor.ready(urgent=urgent)
+        if isinstance(server, Refusal):  # the folder may have gone since it was looked at
+            workspace.identity = None
+            if not await self._is_there(workspace):
+                return await self._refuse_gone(workspace)
+        return server
+
+    async def _refuse_gone(self, workspace: Workspace) -> Refusal:
+        workspace.moved_to = workspace.supervisor.moved_to or workspace.moved_to
+        await workspace.supervisor.stop()
+        return workspace_gone(workspace.id, workspace.root, workspace.moved_to)
 
     def ready_now(self, workspace: Workspace, now: float, *, is_pure: bool = False) -> Instance | None:
         """Return the server, or None if the caller has to wait (`ready`). `now` is in monotonic seconds."""

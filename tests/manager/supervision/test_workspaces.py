@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -107,6 +108,18 @@ async def test_the_folder_of_a_busy_workspace_is_checked_in_the_background(setup
         assert isinstance(refusal, Refusal)
         assert refusal.reason is Reason.WORKSPACE_GONE
         assert f"its folder seems to be {moved} now" in refusal.message
+
+
+async def test_a_folder_that_was_deleted_since_its_last_check_is_the_reason_why_no_server_starts(
+    setup: WorkspacesSetup,
+) -> None:
+    """The look at the folders of all servers has stopped its server already."""
+    workspace = await setup.known("proj")
+    shutil.rmtree(workspace.root)
+    await workspace.supervisor.stop()
+    refusal = await setup.workspaces.ready(workspace)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.WORKSPACE_GONE
 
 
 async def test_no_server_is_started_on_a_hanging_disk(

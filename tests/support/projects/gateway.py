@@ -131,10 +131,12 @@ class Project:
         TrustStore(self.gateway.manager.paths.state_dir / "trust").trust(self.root, items)
 
     async def until_listed(self, *tools: str, seconds: float = 10.0) -> None:
-        """Wait until a stateless client's list has all these tools."""
+        """Wait until a stateless client's list has all these tools, and no source still has to answer."""
 
         async def are_listed() -> bool:
-            return set(tools) <= (await listed(self.modern)).keys()
+            result = (await self.modern.ask(names.TOOLS_LIST)).result
+            is_whole = "SOURCE_STARTING" not in _codes_in(result)
+            return is_whole and set(tools) <= {tool["name"] for tool in result["tools"]}
 
         await eventually(are_listed, seconds)
 
@@ -172,8 +174,11 @@ async def found(client: Client, query: str) -> list[str]:
 
 async def codes(client: Client) -> list[str]:
     """The codes of the issues that come with the list."""
-    meta = (await client.ask(names.TOOLS_LIST)).result.get("_meta", {})
-    return [issue["code"] for issue in meta.get(names.META_ISSUES, [])]
+    return _codes_in((await client.ask(names.TOOLS_LIST)).result)
+
+
+def _codes_in(result: Mapping[str, Any]) -> list[str]:
+    return [issue["code"] for issue in result.get("_meta", {}).get(names.META_ISSUES, [])]
 
 
 async def eventually(what: Callable[[], Any], seconds: float = 5.0) -> Any:

@@ -33,6 +33,8 @@ import msgspec
 
 from lm_tools_bridge.machine.peer_uid import close_kernel_socket
 from lm_tools_bridge.machine.private_folder import temporary_folder
+from lm_tools_bridge.machine.process_ending import require_pidfd
+from lm_tools_bridge.machine.unix_sockets import receive_descriptors
 from lm_tools_bridge.protocol import headers, inbound, jsonrpc, names
 from lm_tools_bridge.protocol.internal import fork_server
 from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
@@ -300,8 +302,8 @@ class _ForkServer:
 
     def _receive(self) -> _ForkRequest | None:
         try:
-            message, descriptors, _, _ = socket.recv_fds(
-                self._channel, fork_server.MESSAGE_LIMIT, fork_server.DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            message, descriptors = receive_descriptors(
+                self._channel, fork_server.MESSAGE_LIMIT, fork_server.DESCRIPTORS
             )
         except ConnectionError:
             return None
@@ -316,7 +318,7 @@ class _ForkServer:
             return True
         for descriptor in request[1:]:
             os.close(descriptor)
-        watch = os.pidfd_open(pid)
+        watch = require_pidfd(pid)
         self._children[watch] = pid, request.fork.instance
         self._poll.register(watch, select.POLLIN)
         return False
@@ -345,7 +347,7 @@ def _become_server(request: _ForkRequest, channel: socket.socket) -> None:
     os.fchdir(request.folder)
     _set_environment(request.fork.environ)
     _set_process_name(request.fork.instance)
-    own = os.pidfd_open(os.getpid())
+    own = require_pidfd(os.getpid())
     socket.send_fds(channel, [fork_server.encode(Forked(request.fork.instance, os.getpid()))], [own])
     channel.detach()
     if request.listener != request.fork.listen_fd:

@@ -11,6 +11,7 @@ otherwise a client that closes early would pass for root.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -152,6 +153,8 @@ def unix_peer_pid(sock: socket.socket) -> int | None:
 
 
 def _linux_credentials(sock: socket.socket) -> tuple[int, int]:
+    if sys.platform != "linux":
+        raise OSError(errno.ENOTSUP, "no such credentials here")
     # uvloop's stand-in for a socket makes a Python socket for each question, which takes six times as long
     plain = socket.SocketType(socket.AF_UNIX, socket.SOCK_STREAM, 0, sock.fileno())
     try:
@@ -207,6 +210,8 @@ def _ask_kernel(
 def _kernel_socket() -> socket.socket:
     """One socket for all requests: where no more files can be opened, users are still told apart."""
     global _kernel  # noqa: PLW0603  the kernel is one, too
+    if sys.platform != "linux":
+        raise OSError(errno.ENOTSUP, "sock_diag(7) is of Linux")
     if _kernel is None:
         _kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
         _kernel.setblocking(False)  # the kernel answers while it takes the request

@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine import open_flags
+
 # Holders keep a lock for one small file: this is enough for many in turn, and ends when a holder hangs.
 # A free lock is noticed after a hundredth of a second, which costs a waiter next to no processor time.
 LOCK_WAIT_S: Final = 12.0
@@ -210,8 +212,7 @@ def open_lock_file(path: Path) -> int:
 
 
 def _open(path: Path, flags: int, folder: int | None = None) -> int:
-    # without O_NONBLOCK a pipe in the place of a file would block
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= open_flags.READ_NO_LINK
     try:
         return os.open(path, flags, 0o600, dir_fd=folder)
     except OSError as error:
@@ -240,7 +241,7 @@ def _make_folders(path: Path) -> None:
 
 def _open_folder(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return os.open(path, open_flags.READ_FOLDER)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}:
             reason = "is not a folder but a symbolic link or a file"
@@ -281,7 +282,7 @@ def _flush_folder(path: Path, folder: int | None = None) -> None:
     if sys.platform == "win32":
         return
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open(path, os.O_RDONLY | open_flags.FOLDER | open_flags.CLOSE_ON_EXEC, dir_fd=folder)
         try:
             os.fsync(descriptor)
         finally:
@@ -314,4 +315,6 @@ def append_line(file: Path, line: str, most: int | None = None) -> None:
 
 
 def _open_file(file: Path) -> int:
-    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(
+        file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC, 0o600
+    )

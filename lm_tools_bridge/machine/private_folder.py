@@ -18,6 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine import open_flags
+
 # Our own folders are far fewer; one that a program filled must not keep the caller walking.
 MAX_FOLDERS: Final = 10_000
 
@@ -143,7 +145,9 @@ def _lock_file(file: Path) -> int:
     while True:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                file, os.O_RDWR | os.O_CREAT | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC, 0o600
+            )
         except FileNotFoundError:
             continue  # another process removed the folder, which was empty
         if _lock(descriptor) and _is_at(descriptor, file):
@@ -154,7 +158,9 @@ def _lock_file(file: Path) -> int:
 def _remove_if_abandoned(file: Path) -> bool:
     """Remove the folder of a lock file of this user if no process holds the lock."""
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(
+            file, os.O_RDWR | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC | open_flags.NO_WAIT
+        )
     except OSError:
         return False
     try:

@@ -8,6 +8,7 @@ a thread.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import select
@@ -21,15 +22,33 @@ from typing import Final, Literal
 
 import msgspec
 
+from lm_tools_bridge.machine import open_flags
+
+KILL: Final[signal.Signals] = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Ends a process that does not want to. Windows ends every process that is sent SIGTERM."""
+
 
 def open_pidfd(pid: int) -> int | None:
     """A descriptor that is readable once the process has ended, or None. The caller closes it."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
-        return os.pidfd_open(pid)
+        pidfd: int = os.pidfd_open(pid)
     except OSError:
         return None
+    return pidfd
+
+
+def require_pidfd(pid: int) -> int:
+    """Like `open_pidfd`, for what runs only where pidfds exist.
+
+    Raises:
+        OSError: the process has ended, or the system has none.
+    """
+    if not hasattr(os, "pidfd_open"):
+        raise OSError(errno.ENOSYS, "this system has no pidfds")
+    pidfd: int = os.pidfd_open(pid)
+    return pidfd
 
 
 def has_ended(pidfd: int) -> bool:
@@ -48,19 +67,65 @@ def kill_if(pid: int, is_ours: Callable[[int], bool]) -> bool:
         Whether the signal was sent.
     """
     try:
-        if not hasattr(os, "pidfd_open"):
-            os.kill(pid, signal.SIGKILL)
+        if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+            os.kill(pid, KILL)
             return True
         pidfd = os.pidfd_open(pid)
         try:
             if not is_ours(pid):
                 return False
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(pidfd, KILL)
             return True
         finally:
             os.close(pidfd)
     except OSError:  # it has ended, or belongs to another user
         return False
+
+
+def exit_code_unreaped(pid: int) -> int | None:
+    """How a child ended (negative: the signal), which stays unreaped; None while it runs.
+
+    Raises:
+        ChildProcessError: it is no child of this process.
+        NotImplementedError: the system reaps a child with the first look (macOS before Python 3.13).
+    """
+    if sys.platform == "win32" or not hasattr(os, "waitid"):
+        raise NotImplementedError
+    end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if end is None:
+        return None
+    status: int = end.si_status
+    return status if end.si_code == os.CLD_EXITED else -status
+
+
+def reap_child(pid: int, kill_rest: Callable[[], None]) -> int | None:
+    """The exit code of a process that has ended, if it is a child of this one; else None.
+
+    Args:
+        kill_rest: ends what is left of its group; called before the reaping, which frees the group's id.
+    """
+    if sys.platform == "win32" or not _is_child(pid):
+        return None
+    kill_rest()
+    with suppress(ChildProcessError):  # somebody else has reaped it meanwhile
+        reaped, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if reaped else None
+    return None
+
+
+def _is_child(pid: int) -> bool:
+    try:
+        exit_code_unreaped(pid)
+    except ChildProcessError:
+        return False
+    except NotImplementedError:
+        import psutil
+
+        try:
+            return psutil.Process(pid).ppid() == os.getpid()
+        except psutil.Error:
+            return False
+    return True
 
 
 KERNEL_COUNTERS: Final = Path("/proc/vmstat")
@@ -102,7 +167,7 @@ class Ending:
         if code >= 0:
             return f"exited with code {code}"
         words = f"was ended by {_signal(-code)}"
-        if code == -signal.SIGKILL and (kills := self._kills_meanwhile()):
+        if code == -KILL and (kills := self._kills_meanwhile()):
             subject = "a process" if kills == 1 else f"{kills} processes"
             return f"{words}, probably because memory ran out: the kernel ended {subject} for that meanwhile"
         return words
@@ -216,7 +281,7 @@ def read_proc(pid: int, name: str) -> bytes:
     Raises:
         OSError: the process has ended, or belongs to another user.
     """
-    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | open_flags.CLOSE_ON_EXEC)
     try:
         parts = []
         while part := os.read(descriptor, 1 << 17):

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine import open_flags, private_files
 from lm_tools_bridge.machine.private_files import UnsafePathError
 
 FolderIdentity = tuple[int, int]
 """Device and inode of a folder."""
 _PASS_THROUGH: Final = getattr(os, "O_PATH", os.O_RDONLY)
 """A folder above the file needs to be entered only; not every user may list `/home`."""
-_FOLDER: Final = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER: Final = open_flags.FOLDER | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC
 _HAS_DESCRIPTORS: Final = sys.platform != "win32"
 
 

@@ -11,17 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.machine import open_flags
+
 MAX_SOURCE: Final = 16 * 1024 * 1024
 """Bytes of a source: language servers take minutes for larger files, or give up."""
 MAX_SETTINGS: Final = 1024 * 1024
 """Bytes of a file with settings, as `package.json`: those that people write have kilobytes."""
-
-_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)  # the open of a pipe would wait for a writer, perhaps for ever
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 
 
 @contextmanager
@@ -31,7 +26,7 @@ def open_file(path: Path) -> Iterator[int]:
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = os.open(path, open_flags.READ_FILE)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))

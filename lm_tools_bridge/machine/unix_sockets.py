@@ -1,4 +1,4 @@
-"""Listens on unix sockets of this user alone, and removes those that nobody listens on any more. Blocks."""
+"""Listens on unix sockets of this user alone, removes stale ones, and receives descriptors. Blocks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from lm_tools_bridge.machine import open_flags
 
 # The block takes milliseconds: who holds the folder for seconds hangs, and its waiters must not hang with it.
 # Polls are short, because programs wait for the socket before they serve.
@@ -31,7 +33,7 @@ def exclusive(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(folder, open_flags.READ_FOLDER)
     try:
         deadline = time.monotonic() + WAIT_S
         while not _lock(descriptor):
@@ -95,3 +97,19 @@ def listening_socket(path: Path, backlog: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def receive_descriptors(sock: socket.socket, most_bytes: int, most: int) -> tuple[bytes, list[int]]:
+    """A message and the descriptors that came with it; what this process starts does not inherit them.
+
+    Raises:
+        OSError: there is no message, or the system passes no descriptors (Windows).
+    """
+    if sys.platform == "win32":
+        raise OSError(errno.ENOTSUP, "Windows passes no descriptors over sockets")
+    flags: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    message, descriptors, _, _ = socket.recv_fds(sock, most_bytes, most, flags)
+    if not flags:  # macOS: a child that starts in between inherits them
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+    return message, descriptors

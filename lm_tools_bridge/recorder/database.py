@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine import open_flags
 from lm_tools_bridge.machine.private_files import make_private
 
 SCHEMA_VERSION: Final = 2
@@ -139,7 +140,7 @@ def open_to_write(path: Path, wait_s: float = BUSY_S) -> sqlite3.Connection:
         OSError, lm_tools_bridge.machine.private_files.UnsafePathError: file or folder cannot be used.
     """
     make_private(path.parent)
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_RDWR | os.O_CREAT | open_flags.NO_LINK
     file = os.open(path, flags, 0o600)
     try:
         if os.name == "posix":

@@ -19,7 +19,9 @@ from typing import IO, Any, Final
 import msgspec
 
 from lm_tools_bridge.backoff import backoff
+from lm_tools_bridge.machine import open_flags
 from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
+from lm_tools_bridge.machine.unix_sockets import receive_descriptors
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.internal import fork_server
 from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
@@ -102,7 +104,7 @@ class ForkServer:
         block = b"".join(b"%b=%b\0" % (os.fsencode(k), os.fsencode(v)) for k, v in spec.environment.items())
         message = fork_server.encode(ForkRequest(spec.instance, spec.listener.fileno(), block))
         with contextlib.ExitStack() as theirs:
-            folder = os.open(spec.root, os.O_PATH | os.O_DIRECTORY)
+            folder = os.open(spec.root, open_flags.NAME_ONLY | open_flags.FOLDER)
             theirs.callback(os.close, folder)
             output = open_log(spec.log)
             theirs.callback(os.close, output)
@@ -119,9 +121,7 @@ class ForkServer:
     def _on_readable(self) -> None:
         while True:
             try:
-                message, descriptors, _, _ = socket.recv_fds(
-                    self._socket, fork_server.MESSAGE_LIMIT, 1, socket.MSG_CMSG_CLOEXEC
-                )
+                message, descriptors = receive_descriptors(self._socket, fork_server.MESSAGE_LIMIT, 1)
             except BlockingIOError:
                 return
             except OSError:

@@ -22,8 +22,9 @@ from typing import IO, Final
 
 import msgspec
 
+from lm_tools_bridge.machine import open_flags
 from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
-from lm_tools_bridge.machine.process_ending import Ending, open_pidfd
+from lm_tools_bridge.machine.process_ending import Ending, open_pidfd, reap_child
 from lm_tools_bridge.protocol import names
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.supervision import environment
@@ -34,7 +35,7 @@ TAIL_LINES: Final = 20
 
 def open_log(log: Path) -> int:
     """Open the log file for a server's output and return its descriptor, which the caller closes."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | open_flags.NO_LINK
     try:
         return os.open(log, flags, 0o600)
     except OSError:  # a full or read-only disk must not prevent the start
@@ -102,7 +103,8 @@ def _start_time_elsewhere(pid: int) -> str | None:
     import psutil
 
     try:
-        return repr(psutil.Process(pid).create_time())
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
     except psutil.Error:
         return None
 
@@ -201,21 +203,11 @@ class Process:
         elif self._exited is not None:
             await asyncio.wait({self._exited}, timeout=_REPORT_S)
             self.exit_code = self._exited.result() if self._exited.done() else None
-        elif sys.platform != "win32":
-            self.exit_code = self._reaped_child()
+        else:  # a child if this process started it before it became this program
+            self.exit_code = reap_child(self.pid, self._kill_group)
         self._gone = True
         self.release()
         return self.exit_code
-
-    def _reaped_child(self) -> int | None:
-        """The exit code of an adopted process that this process started before it became this program."""
-        try:
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # an earlier process started it
-            return None
-        self._kill_group()  # before the leader is reaped, as above
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if pid else None
 
     @property
     def folder(self) -> str | None:

@@ -10,14 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine import open_flags
+
 OUTSIDE: Final = "outside the workspace"
-_READ: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_NONBLOCK", 0)  # a pipe with the name of a source file must not stop us
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 
 
 class FileGate:
@@ -40,7 +35,7 @@ class FileGate:
         real = os.path.realpath(path)
         if not self.holds(real):  # before it is opened: to open a device can do something
             raise OSError(errno.EACCES, OUTSIDE, str(path))
-        descriptor = os.open(real, _READ)
+        descriptor = os.open(real, open_flags.READ_NO_LINK)
         try:
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISDIR(mode):

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.machine import open_flags
+
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF = 0x400, 0x800
@@ -74,12 +76,12 @@ class FolderEvents:
         import ctypes  # noqa: PLC0415  takes milliseconds, and most servers never ask
 
         library = ctypes.CDLL(None, use_errno=True)
-        queue = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        queue = library.inotify_init1(open_flags.NO_WAIT | open_flags.CLOSE_ON_EXEC)
         if queue < 0:
             return None
         try:
             limit = min(MAX_WATCHES, int(_SYSTEM_LIMIT.read_text()) // SHARE)
-            mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
+            mounts = os.open(_MOUNTS, os.O_RDONLY | open_flags.CLOSE_ON_EXEC)
         except (OSError, ValueError):
             os.close(queue)
             return None

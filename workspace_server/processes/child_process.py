@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from lm_tools_bridge.machine.process_ending import Ending, open_pidfd
+from lm_tools_bridge.machine.process_ending import Ending, exit_code_unreaped, open_pidfd
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.text import redaction
 from workspace_server import log
@@ -355,12 +355,9 @@ class ExitWatch:
 
 def exit_code(popen: subprocess.Popen[bytes]) -> int | None:
     """How the process ended, or None while it runs. It stays unreaped where the system can do that."""
-    if popen.returncode is None and hasattr(os, "waitid"):
-        with suppress(ChildProcessError):
-            end = os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if end is None:
-                return None
-            return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+    if popen.returncode is None:
+        with suppress(ChildProcessError, NotImplementedError):
+            return exit_code_unreaped(popen.pid)
     return popen.poll()
 
 

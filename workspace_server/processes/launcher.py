@@ -35,6 +35,7 @@ _BIND_CONNECT = 1 << 0 | 1 << 1
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1 << 0, 1 << 1
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # that anybody may write
 _SOURCES = ("/dev/random", "/dev/urandom")
+_PATH: int = getattr(os, "O_PATH", 0) | getattr(os, "O_CLOEXEC", 0)  # type checkers see every system
 _OPENAT2, _AT_FDCWD, _RESOLVE_NO_SYMLINKS = 437, -100, 4
 
 _NEW_MOUNTS, _NEW_USERS, _NEW_NETWORK = 0x00020000, 0x10000000, 0x40000000
@@ -121,11 +122,11 @@ def _beside(folders: list[str], parent: str = "") -> Iterator[str]:
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    return os.open(path, _PATH)
 
 
 def _open_unlinked(path: str) -> int:
-    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY, 0, _RESOLVE_NO_SYMLINKS)
+    how = (ctypes.c_uint64 * 3)(_PATH | os.O_DIRECTORY, 0, _RESOLVE_NO_SYMLINKS)
     return _syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
 
 

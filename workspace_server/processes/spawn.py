@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from typing import Final
 
+from lm_tools_bridge.machine import open_flags
 from workspace_server.processes.confinement import LAUNCHER, Confinement
 
 LAUNCHED: Final = b"."
@@ -122,7 +123,7 @@ def _open_pipes(ours: ExitStack, theirs: ExitStack, stdin: bool | bytes) -> _Pip
         their_stdin, our_stdin = os.pipe()
         ours.callback(os.close, our_stdin)
     elif stdin is False:
-        their_stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        their_stdin = os.open(os.devnull, os.O_RDONLY | open_flags.CLOSE_ON_EXEC)
     else:
         their_stdin = _anonymous_file(stdin)
     theirs.callback(os.close, their_stdin)

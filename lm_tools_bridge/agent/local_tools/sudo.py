@@ -27,7 +27,7 @@ from lm_tools_bridge.agent.shell_commands import Word, parse, programs_in
 from lm_tools_bridge.machine.peer_uid import unix_peer_pid, unix_peer_uid
 from lm_tools_bridge.machine.private_folder import PrivateFolder, temporary_folder
 from lm_tools_bridge.machine.process_ending import environment
-from lm_tools_bridge.machine.unix_sockets import listening_socket
+from lm_tools_bridge.machine.unix_sockets import listening_socket, receive_descriptors
 from lm_tools_bridge.text.printable import printable
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ async def _receive_descriptor(connection: socket.socket) -> int | None:
     finally:
         loop.remove_reader(connection)
     # the kernel closes what is sent beyond the first descriptor
-    _, descriptors, _, _ = socket.recv_fds(connection, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    _, descriptors = receive_descriptors(connection, 1, 1)
     return descriptors[0] if descriptors else None
 
 

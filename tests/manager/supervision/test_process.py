@@ -243,6 +243,38 @@ async def test_a_running_process_is_adopted_and_its_exit_is_noticed(launcher: Pr
     assert not adopted.is_alive
 
 
+@pytest.mark.parametrize("is_child", [True, False])
+async def test_the_exit_of_an_adopted_process_is_noticed_without_waitid_and_pidfds(
+    is_child: bool, launcher: ProgramLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS with Python 3.11 and 3.12."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.delattr(os, "waitid", raising=False)
+    if is_child:
+        process = launcher.start("exec sleep 60")
+        adopted = Process.adopt(process.pid, process.started)
+    else:
+        launcher.start("setsid sleep 60 & echo $!; echo end")
+        pid = int((await launcher.output())[0])
+        adopted = Process.adopt(pid, start_time(pid) or "")
+    assert adopted is not None
+    adopted.kill_group()
+    assert await ended(adopted) == (-9 if is_child else None)
+    assert not adopted.is_alive
+
+
+def test_a_zombie_does_not_run_where_proc_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the secret of a server that was killed goes to whoever has its port now."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with subprocess.Popen(["sleep", "60"]) as other:
+        started = start_time(other.pid)
+        assert started is not None
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        assert start_time(other.pid) is None
+        assert Process.adopt(other.pid, started) is None
+
+
 async def test_a_reused_or_unused_pid_is_not_adopted(launcher: ProgramLauncher) -> None:
     """The start time is compared besides the pid."""
     process = launcher.start("exec sleep 60")

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine import open_flags
 from lm_tools_bridge.machine.private_folder import remove
 from workspace_server.files.change_detection import FileIdentity, file_identity
 from workspace_server.sources.scripts.folders import MAX_BYTES, Survey
@@ -109,8 +110,7 @@ def read(survey: Survey) -> tuple[Bundle, tuple[FileIdentity, ...]]:
 
 def _read_file(folder: str, name: str) -> tuple[bytes, FileIdentity]:
     try:
-        # O_NONBLOCK: a pipe may have replaced the file, and opening it would block
-        descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(f"{folder}/{name}", open_flags.READ_NO_LINK)
         with os.fdopen(descriptor, "rb") as file:
             before = file_identity(os.fstat(descriptor))
             content = file.read(MAX_BYTES + 1) if stat.S_ISREG(before[2]) else b""

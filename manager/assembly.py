@@ -82,6 +82,7 @@ def assemble(
     stop: Callable[[str, bool, bool], None],
     started_by: StartedBy,
     streams_end: StreamEndings,
+    proof_reason: str | None,
 ) -> Parts:
     """Put the manager together.
 
@@ -92,8 +93,9 @@ def assemble(
         stop: `stop(reason, keep_servers, restarts)` begins the stop.
         started_by: who runs this process.
         streams_end: ends server streams.
+        proof_reason: see `DaemonStart`.
     """
-    features = make_parts(DaemonStart(settings, paths, address))
+    features = make_parts(DaemonStart(settings, paths, address, proof_reason))
     store = Store(
         paths.state_file,
         set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"),
@@ -179,7 +181,7 @@ def assemble(
             features.values(),
         ),
         Measures(workspaces, session_manager, forwarder.admission.buffers, features.values()),
-        _guest_gate(settings, features.values()),
+        _guest_gate(proof_reason, features.values()),
         waiting_calls,
         features,
         installation,
@@ -211,9 +213,9 @@ def _fast_path(  # noqa: PLR0917  what it asks whether a route still holds
     )
 
 
-def _guest_gate(settings: Settings, features: Iterable[DaemonPart]) -> GuestGate | None:
+def _guest_gate(proof_reason: str | None, features: Iterable[DaemonPart]) -> GuestGate | None:
     """Who decides about peers that are not known to be this user; nobody passes if only a proof lets in."""
-    without_gate = ClosedGate() if settings.require_token else None
+    without_gate = None if proof_reason is None else ClosedGate(proof_reason)
     return next(filter(None, (part.guest_gate() for part in features)), without_gate)
 
 

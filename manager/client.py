@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from lm_tools_bridge.machine.own_process import own_euid
+
 if TYPE_CHECKING:
     import http.client
 
@@ -122,7 +124,7 @@ def _check_owner(folder: Path) -> None:
         raise NoManager(str(folder)) from error
     except OSError as error:
         raise ManagerFault(f"{folder} cannot be used: {error}") from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != own_euid():
         raise ManagerFault(f"{folder} is not a folder of this user")
 
 

@@ -31,11 +31,12 @@ from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings
 from manager.endpoints.mcp import McpRoutes
 from manager.features import DaemonParts
+from manager.guests import SETTING, UNKNOWN_USERS
 from manager.housekeeping import OwnFiles, housekeep
 from manager.http.open_streams import StreamEndings
 from manager.listener.connections import connection_limits
 from manager.listener.control_listener import ControlListener
-from manager.listener.peer_identity import same_user_check
+from manager.listener.peer_identity import PeerCheck, PeerUid, find_peer_lookup, same_user_check
 from manager.listener.runner import PrivateEndpoint, Runner
 from manager.log import configure, log_file, logger, unblocked
 from manager.routing.admission import AdmissionRules
@@ -139,6 +140,7 @@ class Daemon:
         port, address = address_of(listener)
         started_at = datetime.datetime.now(datetime.UTC).isoformat()
         lock.describe(address=address, version=__version__, started_at=started_at)
+        peer_lookup = find_peer_lookup()
         parts = assemble(
             self._settings,
             self._paths,
@@ -148,6 +150,7 @@ class Daemon:
             stop=self.ask_to_stop,
             started_by=self._started_by,
             streams_end=self._stream_endings,
+            proof_reason=self._proof_reason(peer_lookup),
         )
         await self._restore(parts, stack)
         stack.enter_context(watched(asyncio.get_running_loop()))
@@ -155,7 +158,7 @@ class Daemon:
         def status() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
-        runner, endpoint = self._make_runners(parts, status, port)
+        runner, endpoint = self._make_runners(parts, status, port, same_user_check(peer_lookup))
         used = DaemonParts(
             parts.control,
             status,
@@ -233,7 +236,17 @@ class Daemon:
         await control.open()
         return control
 
-    def _make_runners(self, parts: Parts, status: ReadStatus, port: int) -> tuple[Runner, PrivateEndpoint]:
+    def _proof_reason(self, peer_lookup: PeerUid | None) -> str | None:
+        if self._settings.require_token:
+            return SETTING
+        if peer_lookup is not None:
+            return None
+        self._log.warning("peer check unavailable", why=UNKNOWN_USERS, so="the port asks for tokens")
+        return UNKNOWN_USERS
+
+    def _make_runners(
+        self, parts: Parts, status: ReadStatus, port: int, check: PeerCheck
+    ) -> tuple[Runner, PrivateEndpoint]:
         """What serves the port, and the private endpoint, which listens once a feature asks for it."""
         cap, routes = self._settings.body_limit, parts.routes
 
@@ -242,7 +255,7 @@ class Daemon:
 
             return port_app(parts.control, status, parts.measures.snapshot, parts.features.values())
 
-        limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
+        limits, buffers = connection_limits(self._settings), parts.buffers
         rules = AdmissionRules.for_ports([port], body_cap=cap)
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, gate=parts.guest_gate)
         rules, check = AdmissionRules.for_managers(body_cap=cap), parts.control.peer_allowed

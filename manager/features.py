@@ -144,11 +144,13 @@ class DaemonStart(NamedTuple):
 
     Attributes:
         address: the URL of the manager's MCP endpoint.
+        proof_reason: why every connection has to prove who sends it; None if those of this user need not.
     """
 
     settings: Settings
     paths: Paths
     address: str
+    proof_reason: str | None = None
 
 
 class DaemonParts(NamedTuple):

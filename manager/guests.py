@@ -2,6 +2,7 @@
 
 Here is only the seam: the feature `tokens` has the gate that lets guests pass. Without a gate, connections
 whose other end is not known to be this user are refused, and where all need a proof, all are (`ClosedGate`).
+All need one with the setting `require_token`, and where the system does not tell whose a connection is.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final, Protocol
 from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.http_server.request_head import RequestHead
 
-NO_PROOF: Final = AdmissionRefusal(
-    403, "tokens are required here (setting require_token), and this installation cannot check any"
-)
+SETTING: Final = "setting require_token"
+UNKNOWN_USERS: Final = "this system does not tell which user a connection comes from"
+"""Why each connection has to prove who sends its requests. The texts are for people."""
 
 
 class Guest(Protocol):
@@ -53,7 +54,16 @@ class GuestGate(Protocol):
 
 
 class ClosedGate:
-    """Lets nobody pass: every request has to prove who sends it, and nothing here can check that."""
+    """Lets nobody pass: every request has to prove who sends it, and nothing here can check that.
+
+    Args:
+        reason: why, for the refusal.
+    """
+
+    def __init__(self, reason: str = SETTING) -> None:
+        self._refusal = AdmissionRefusal(
+            403, f"tokens are required here ({reason}), and this installation cannot check any"
+        )
 
     def asks(self, *, is_own: bool) -> bool:
         """See `GuestGate`."""
@@ -65,7 +75,7 @@ class ClosedGate:
 
     def refuse(self, head: RequestHead, session: str | None) -> AdmissionRefusal | None:
         """See `Guest`."""
-        return NO_PROOF
+        return self._refusal
 
     def leave(self) -> None:
         """See `Guest`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from lm_tools_bridge.agent.provider_keys import Key, KeySourceFailed, KeyWish, StoreReadOnly
 from lm_tools_bridge.machine import private_files, project_file
+from lm_tools_bridge.machine.own_process import own_euid
 from lm_tools_bridge.machine.peer_uid import unix_peer_uid
 
 _LARGEST: Final = 256 * 1024  # bytes of a `.env` file, which is read whole
@@ -176,7 +176,7 @@ async def _ask_channel(file: Path, method: str, params: dict[str, str], answer_s
         async with asyncio.timeout(answer_s):
             reader, writer = await asyncio.open_unix_connection(address.socket, limit=_LARGEST_ANSWER)
             try:
-                if unix_peer_uid(writer.get_extra_info("socket")) != os.geteuid():
+                if unix_peer_uid(writer.get_extra_info("socket")) != own_euid():
                     raise _Unreachable
                 writer.write(msgspec.json.encode(request) + b"\n")
                 answer = await _answer(reader)

@@ -23,7 +23,6 @@ from lm_tools_bridge.doctor.workspace_checks import (
     unexpanded_variables,
     workspaces,
 )
-from lm_tools_bridge.machine.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.output.findings import Finding, Level, Situation
 from manager.cli.service import service_manager as service_files
@@ -261,17 +260,13 @@ def _port_holder(host: str, port: int) -> PortTaken | None:
 
 
 def _peer_lookup(_: Situation) -> Iterator[Finding]:
-    if sys.platform == "win32":
-        return
-    from manager.listener.peer_identity import lookup_works  # brings the web server along
+    from manager.listener.peer_identity import find_peer_lookup  # brings the web server along
 
-    if lookup_works(tcp_peer_uid, os.getuid()):
+    if find_peer_lookup() is not None:
         yield Finding(Level.OK, "other users", "their connections are recognised and refused")
     else:
-        text = "this system does not report who owns a connection: every local user can use the manager"
-        yield Finding(
-            Level.WARN, "other users", text, "on a shared machine, run the manager in its own container"
-        )
+        text = "this system does not tell which user a connection comes from, so the port asks for tokens"
+        yield Finding(Level.WARN, "other users", text, "make one for each client: lmtb token create NAME")
 
 
 def _ripgrep(_: Situation) -> Iterator[Finding]:

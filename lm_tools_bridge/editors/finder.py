@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from lm_tools_bridge.editors import window as windows
 from lm_tools_bridge.editors.window import Window
 from lm_tools_bridge.machine import peer_uid
+from lm_tools_bridge.machine.own_process import own_uid
 
 PREFIX: Final = "lm-tools-bridge.discovery.v1."
 PREFIX_VARIABLE: Final = "LM_TOOLS_BRIDGE_DISCOVERY_PIPE_PREFIX"
@@ -175,7 +176,7 @@ class WindowFinder:
             listener = peer_uid.tcp_listener((_HERE, port))
             other = self._others.get(port)
             has_to_wait = other is not None and other.inode == _inode(listener) and now < other.ask_at
-            is_ours = listener is not None and listener.uid == os.getuid()
+            is_ours = listener is not None and listener.uid == own_uid()
             if is_ours and not has_to_wait and port not in advertised:
                 yield port
 
@@ -203,7 +204,7 @@ class WindowFinder:
         ):
             connection.settimeout(self._answer_s)
             connection.connect(os.fspath(place.path))
-            if peer_uid.unix_peer_uid(connection) != os.getuid():
+            if peer_uid.unix_peer_uid(connection) != own_uid():
                 return None
             connection.sendall(windows.discovery_request(place.identity, self._session))
             line = connection.makefile("rb").readline(MAX_LINE)

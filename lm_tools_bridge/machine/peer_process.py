@@ -8,14 +8,26 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from lm_tools_bridge.machine.own_process import own_euid, own_uid
 from lm_tools_bridge.machine.peer_uid import Address, tcp_peer_owner
+from lm_tools_bridge.token_bucket import TokenBucket
 
+if TYPE_CHECKING:
+    import psutil
+
+# A person's clients open a few connections at their start; strangers cost half of a processor at most.
+_SEARCHES_PER_S: Final = 10.0
+_SEARCHES_AT_ONCE: Final = 50
+# Processes that are looked at first: as many programs of a person use the manager at a time.
+_MOST_CLIENTS: Final = 16
 _SOCKET: Final = "socket:["
 _KEEPS_FILES: Final = re.compile(rb"^(?:scm_fds|UserFiles):\s*[1-9]", re.MULTILINE)
 """What the kernel tells of a unix socket with files on their way, and of a ring (io_uring) that has some."""
@@ -31,9 +43,9 @@ def peer_pids(connections: Sequence[tuple[Address, Address]], likely: Iterable[i
         likely: processes to look at first; if these have all of them, no others are looked at.
     """
     if sys.platform != "linux":
-        return _peer_pids_elsewhere(connections)
+        return _peer_pids_elsewhere(connections, likely)
     owners = [tcp_peer_owner(*ends) for ends in connections]
-    inodes = [owner.inode if owner is not None and owner.uid == os.geteuid() else None for owner in owners]
+    inodes = [owner.inode if owner is not None and owner.uid == own_euid() else None for owner in owners]
     missing = {inode for inode in inodes if inode is not None}
     holders: dict[int, int] = {}
     for pid in chain(likely, _newest_first()) if missing else ():
@@ -109,7 +121,7 @@ def _is_unreadable(pid: int) -> bool:
         return False
     with suppress(OSError, IndexError, ValueError):
         _, _, rest = Path(f"/proc/{pid}/status").read_bytes().partition(b"\nUid:\t")
-        return int(rest.split(maxsplit=1)[0]) == os.getuid()
+        return int(rest.split(maxsplit=1)[0]) == own_uid()
     return False
 
 
@@ -119,14 +131,76 @@ def _newest_first() -> Iterator[int]:
     yield from sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
 
-def _peer_pids_elsewhere(connections: Sequence[tuple[Address, Address]]) -> list[int | None]:
+def _peer_pids_elsewhere(
+    connections: Sequence[tuple[Address, Address]], likely: Iterable[int] = ()
+) -> list[int | None]:
     import psutil
 
-    ends_to_find = {(remote[:2], local[:2]) for local, remote in connections}
-    holders: dict[tuple[Address, Address], int] = {}
-    for process in psutil.process_iter():
+    ends_to_find = {_seen_from_there(*ends) for ends in connections}
+    holders: dict[_Ends, int] = {}
+    for pid in chain(likely, reversed(psutil.pids())):
         with suppress(psutil.Error, OSError):  # of another user, or ended
+            if not _is_of_this_user(process := psutil.Process(pid)):
+                continue
             for entry in process.net_connections("tcp"):
-                if entry.raddr and (ends := (tuple(entry.laddr), tuple(entry.raddr))) in ends_to_find:
-                    holders[ends] = process.pid
-    return [holders.get((remote[:2], local[:2])) for local, remote in connections]
+                if entry.raddr and (ends := _plain_ends(entry.laddr, entry.raddr)) in ends_to_find:
+                    holders[ends] = pid
+        if len(holders) == len(ends_to_find):
+            break
+    return [holders.get(_seen_from_there(*ends)) for ends in connections]
+
+
+_Ends = tuple[str, int, str, int]
+
+
+def _seen_from_there(local: Address, remote: Address) -> _Ends:
+    return _plain_ends(remote, local)
+
+
+def _plain_ends(own: Sequence[Any], other: Sequence[Any]) -> _Ends:
+    """The two ends; IPv4 inside IPv6 is IPv4 here, whichever family the socket has."""
+    own_host, other_host = (str(end[0]).removeprefix("::ffff:") for end in (own, other))
+    return own_host, int(own[1]), other_host, int(other[1])
+
+
+def _is_of_this_user(process: psutil.Process) -> bool:
+    if sys.platform == "win32":
+        return process.username() == _own_name()
+    return process.uids().real == own_uid()
+
+
+@cache
+def _own_name() -> str:
+    """DOMAIN\\NAME, which is unique on a machine; elevated and plain processes of a person share it."""
+    import psutil
+
+    return psutil.Process().username()
+
+
+class PeerSearch:
+    """Tells by the processes of this user whose a connection is, where the kernel does not tell owners.
+
+    A search of all processes takes some 10 ms on the event loop. Clients that connected before are looked at
+    first; searches for others are limited, so that another user cannot keep the manager busy by connecting.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._searches = TokenBucket(_SEARCHES_PER_S, _SEARCHES_AT_ONCE, now())
+        self._clients: dict[int, None] = {}
+
+    def __call__(self, local: Address, remote: Address) -> int | None:
+        """This user's id if one of its processes has the other end; else None."""
+        pid = self._find(local, remote)
+        if pid is None:
+            return None
+        self._clients.pop(pid, None)
+        self._clients[pid] = None  # the latest is last
+        if len(self._clients) > _MOST_CLIENTS:
+            del self._clients[next(iter(self._clients))]
+        return own_uid()
+
+    def _find(self, local: Address, remote: Address) -> int | None:
+        if not self._searches.take(self._now()):
+            return None
+        return _peer_pids_elsewhere([(local, remote)], reversed(self._clients))[0]

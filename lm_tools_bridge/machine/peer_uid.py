@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import os
 import socket
 import struct
 import sys
@@ -21,6 +20,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from lm_tools_bridge.machine.own_process import own_uid
 
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 Address = tuple[str, int] | tuple[str, int, int, int]
@@ -114,16 +115,16 @@ def is_served_by_us(local: Address, remote: Address) -> bool:
     """
     listener = tcp_listener(remote)
     if listener is None:  # it may have closed after it accepted, as when a manager is replaced
-        return tcp_peer_uid(local, remote) == os.getuid()
-    if listener.uid != os.getuid():
+        return tcp_peer_uid(local, remote) == own_uid()
+    if listener.uid != own_uid():
         return False
     ends = _plain(remote[0]), remote[1], _plain(local[0]), local[1]
     with suppress(OSError, struct.error):
         _state, owner = _ask_kernel(*ends)
-        return owner is None or owner.uid == os.getuid()
+        return owner is None or owner.uid == own_uid()
     with suppress(OSError, ValueError):
         owner = _search_proc(*ends)
-        return owner is None or owner.uid == os.getuid()
+        return owner is None or owner.uid == own_uid()
     return False
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine.own_process import own_euid
 
 # Holders keep a lock for one small file: this is enough for many in turn, and ends when a holder hangs.
 # A free lock is noticed after a hundredth of a second, which costs a waiter next to no processor time.
@@ -135,7 +136,7 @@ def remove_unfinished(folder: Path, age_s: float = 60.0) -> int:
     for path in [path for path in folder.glob(".*") if _BESIDE.match(path.name)]:
         with suppress(OSError):
             status = path.lstat()
-            is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == own_euid()
             if is_ours and abs(time.time() - status.st_mtime) > age_s:
                 path.unlink()
                 removed += 1
@@ -223,7 +224,7 @@ def _open(path: Path, flags: int, folder: int | None = None) -> int:
 
 def _own_status(descriptor: int, path: Path) -> os.stat_result:
     status = os.fstat(descriptor)
-    if sys.platform != "win32" and status.st_uid != os.geteuid():
+    if status.st_uid != own_euid():
         hint = f"remove {path}, or run as its owner"
         raise UnsafePathError(path, f"belongs to another user (uid {status.st_uid})", hint)
     return status

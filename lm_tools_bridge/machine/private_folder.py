@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine.own_process import own_euid, own_uid
 
 # Our own folders are far fewer; one that a program filled must not keep the caller walking.
 MAX_FOLDERS: Final = 10_000
@@ -42,7 +43,7 @@ def make_tight(folder: Path) -> int:
 def _tighten(path: str) -> bool:
     with suppress(OSError):
         status = os.lstat(path)
-        if status.st_uid != os.getuid() or stat.S_ISLNK(status.st_mode):
+        if status.st_uid != own_uid() or stat.S_ISLNK(status.st_mode):
             return False
         mode = stat.S_IMODE(status.st_mode)
         tight_mode = mode & 0o700 | (0o700 if stat.S_ISDIR(status.st_mode) else 0o600)
@@ -164,7 +165,7 @@ def _remove_if_abandoned(file: Path) -> bool:
     except OSError:
         return False
     try:
-        if os.fstat(descriptor).st_uid != os.geteuid() or not _lock(descriptor):
+        if os.fstat(descriptor).st_uid != own_euid() or not _lock(descriptor):
             return False  # another user's, or its process is alive
         if is_ours := _is_at(descriptor, file):
             remove(file.with_suffix(""))

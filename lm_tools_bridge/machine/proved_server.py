@@ -5,11 +5,11 @@ Any user can listen on a free port of this machine, also on the manager's while 
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from typing import Final
 
+from lm_tools_bridge.machine.own_process import own_uid
 from lm_tools_bridge.machine.peer_uid import Address, is_served_by_us, tcp_listener, tcp_peer_uid
 
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104  compared, not listened on
@@ -29,7 +29,7 @@ def require_own_server(local: Address, remote: Address, *, has_secret: bool) -> 
     listener = tcp_listener(remote)
     if listener is None:  # it may have accepted the connection and closed, as when a manager is replaced
         is_ours = (
-            not has_secret or tcp_peer_uid(local, remote) == os.getuid() or _is_listener_of_this_user(remote)
+            not has_secret or tcp_peer_uid(local, remote) == own_uid() or _is_listener_of_this_user(remote)
         )
     else:
         is_ours = is_served_by_us(local, remote)
@@ -47,7 +47,7 @@ def _is_listener_of_this_user(remote: Address) -> bool:
     places = {(host, remote[1]) for host in (remote[0], *_EVERY_ADDRESS)}
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):  # of another user, or ended
-            if process.uids().real == os.getuid() and any(
+            if process.uids().real == own_uid() and any(
                 entry.status == psutil.CONN_LISTEN and tuple(entry.laddr) in places
                 for entry in process.net_connections("tcp")
             ):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine.own_process import own_euid
 
 # The block takes milliseconds: who holds the folder for seconds hangs, and its waiters must not hang with it.
 # Polls are short, because programs wait for the socket before they serve.
@@ -51,7 +52,7 @@ def remove_if_stale(path: Path) -> bool:
         status = path.lstat()
     except FileNotFoundError:
         return True
-    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != own_euid():
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, suppress(OSError):
         sock.setblocking(False)

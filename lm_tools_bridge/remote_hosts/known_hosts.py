@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.own_process import own_euid
 from lm_tools_bridge.remote_hosts.address import Host, InvalidAddress, is_name, parse_address
 from lm_tools_bridge.text.toml_edit import Document, edit_text, put_value, remove_value
 
@@ -113,7 +114,7 @@ def login_socket(runtime_dir: Path, host: Host) -> Path:
     if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
         return path
     digest = hashlib.sha256(os.fsencode(runtime_dir)).hexdigest()[:12]
-    return Path("/tmp", f"lmtb-{os.geteuid()}-{digest}", name)  # noqa: S108  made private before use
+    return Path("/tmp", f"lmtb-{own_euid()}-{digest}", name)  # noqa: S108  made private before use
 
 
 def login_at(runtime_dir: Path, host: Host) -> Path | None:
@@ -123,7 +124,7 @@ def login_at(runtime_dir: Path, host: Host) -> Path | None:
         owners = {path.lstat().st_uid, path.parent.lstat().st_uid}
     except OSError:
         return None
-    return path if owners == {os.geteuid()} else None
+    return path if owners == {own_euid()} else None
 
 
 def parse_host(text: str) -> Host | InvalidAddress:

@@ -22,4 +22,4 @@ def make_part(start: DaemonStart) -> DaemonPart:
     """The gate, with the tokens that exist. Blocks: it reads their file."""
     from lm_tools_bridge.tokens.part import TokensPart
 
-    return TokensPart(start.settings, start.paths)
+    return TokensPart(start.paths, start.proof_reason)

@@ -28,7 +28,6 @@ from lm_tools_bridge.tokens.token import (
     shown_token,
 )
 from manager.configuration.paths import Paths
-from manager.configuration.settings import Settings
 from manager.features import AddedRoutes, DaemonPart, DaemonParts
 from manager.guests import GuestGate
 from manager.http import lazy_aiohttp as web
@@ -67,7 +66,7 @@ class TokenGate:
 
     Args:
         path: the file of tokens.
-        required: whether every connection needs a token.
+        required: why every connection needs a token; None if only those of others do.
         own: the token of the user's own programs; None where none is required.
         wall: seconds since 1970.
         now: monotonic seconds.
@@ -80,13 +79,13 @@ class TokenGate:
         self,
         path: Path,
         *,
-        required: bool = False,
+        required: str | None = None,
         own: str | None = None,
         wall: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
-        self.is_required = required
+        self.required = required
         self._own = () if own is None else (Token(OWN_PROGRAMS, digest_of(own), tuple(SCOPES), 0),)
         self._wall = wall
         self._now = now
@@ -102,7 +101,7 @@ class TokenGate:
         Args:
             is_own: whether its other end is known to be a program of this user.
         """
-        return self.is_required or (not is_own and bool(self._tokens))
+        return self.required is not None or (not is_own and bool(self._tokens))
 
     def guest(self, end: Callable[[], None], *, is_own: bool) -> Guest:
         """Begin to decide about the requests of a connection.
@@ -143,6 +142,11 @@ class TokenGate:
         if not self._wrong[is_own].take(self._now()):
             return TOO_MANY_WRONG
         return _challenge(f"the token is unknown or revoked; {_STEP}", error="invalid_token")
+
+    def ask_for_token(self) -> AdmissionRefusal:
+        """The refusal of a request without a token."""
+        reason = "" if self.required is None else f" ({self.required})"
+        return _challenge(f"a token is required here{reason}; {_STEP}")
 
     def refuse_late(self, token: Token) -> AdmissionRefusal | None:
         """The refusal of a token that is revoked or has expired; None if it is valid."""
@@ -218,7 +222,7 @@ class Guest:
             return self._last[2]
         secret = shown_token(field, is_mcp=is_mcp)
         if secret is None:
-            return _challenge(f"a token is required here; {_STEP}")
+            return self._gate.ask_for_token()
         match = self._gate.find(secret, is_own=self._is_own)
         if isinstance(match, Token):
             self._last = is_mcp, field, match
@@ -252,8 +256,8 @@ EXPIRY_S: Final = 5.0
 class TokensPart(DaemonPart):
     """The tokens of one manager."""
 
-    def __init__(self, settings: Settings, paths: Paths) -> None:
-        self._gate = _make_gate(settings, paths)
+    def __init__(self, paths: Paths, required: str | None) -> None:
+        self._gate = _make_gate(paths, required)
         self._session_manager: SessionManager | None = None
 
     def connect(self, parts: DaemonParts) -> None:
@@ -288,7 +292,7 @@ class TokensPart(DaemonPart):
         _log_problem(self._gate)
         connections, sessions = await self.end_revoked()
         members = {"connections": connections, "sessions": sessions, "problem": self._gate.problem}
-        return web.json_response({"ok": True, "required": self._gate.is_required, **members})
+        return web.json_response({"ok": True, "required": self._gate.required is not None, **members})
 
 
 async def _end_sessions(identities: Iterable[str], session_manager: SessionManager) -> int:
@@ -300,14 +304,14 @@ async def _end_sessions(identities: Iterable[str], session_manager: SessionManag
     return len(live)
 
 
-def _make_gate(settings: Settings, paths: Paths) -> TokenGate:
+def _make_gate(paths: Paths, required: str | None) -> TokenGate:
     own = None
-    if settings.require_token:
+    if required is not None:
         own = renew_own_token(paths.runtime_dir, paths.former_dirs)
         hide(own)
     else:
         remove_own_token(paths.runtime_dir)
-    gate = TokenGate(paths.tokens_file, required=settings.require_token, own=own)
+    gate = TokenGate(paths.tokens_file, required=required, own=own)
     gate.load()
     _log_problem(gate)
     return gate

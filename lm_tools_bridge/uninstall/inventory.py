@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.machine.own_distribution import LANGUAGE_SERVERS, data_folder
+from lm_tools_bridge.machine.own_process import own_uid
 from manager.cli.completion import SHELLS, places
 from manager.cli.service.facts import is_in_cache
 from manager.configuration.paths import Paths
@@ -174,4 +175,4 @@ def _is_empty(entry: Path) -> bool:
 
 
 def _is_own_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid()
+    return path.is_dir() and not path.is_symlink() and path.stat().st_uid == own_uid()

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from lm_tools_bridge.machine import private_files
 from lm_tools_bridge.machine.disks import are_local
-from lm_tools_bridge.machine.own_process import session_folder
+from lm_tools_bridge.machine.own_process import own_euid, session_folder
 from lm_tools_bridge.machine.private_files import UnsafePathError
 
 APP_NAME: Final = "lm-tools-bridge"
@@ -43,7 +43,7 @@ def fixed_folder(state_dir: Path) -> Path:
     folder = state_dir / "run"
     if sys.platform != "linux" or are_local([folder]):
         return folder
-    return Path("/tmp", f"{APP_NAME}-{os.geteuid()}-{digest_of(folder)}")  # noqa: S108 - made private before use
+    return Path("/tmp", f"{APP_NAME}-{own_euid()}-{digest_of(folder)}")  # noqa: S108 - made private before use
 
 
 def control_socket_in(runtime_dir: Path, home: Path) -> Path:
@@ -56,7 +56,7 @@ def control_socket_in(runtime_dir: Path, home: Path) -> Path:
     if len(os.fsencode(in_home)) <= MAX_SOCKET_PATH_BYTES:
         return in_home
     # A fixed name, not TMPDIR: command line and daemon must find the same folder in any environment.
-    return Path("/tmp", f"lmtb-{os.geteuid()}-{digest}", _CONTROL)  # noqa: S108 - made private before use
+    return Path("/tmp", f"lmtb-{own_euid()}-{digest}", _CONTROL)  # noqa: S108 - made private before use
 
 
 def session_folders(environ: Mapping[str, str]) -> list[Path]:
@@ -124,7 +124,7 @@ def _is_served(folder: Path, home: Path) -> bool:
     """Whether a manager of this user answers in this runtime folder. A link to a socket is a signpost."""
     path = control_socket_in(folder, home)
     try:
-        is_ours = stat.S_ISSOCK(path.lstat().st_mode) and path.parent.lstat().st_uid == os.geteuid()
+        is_ours = stat.S_ISSOCK(path.lstat().st_mode) and path.parent.lstat().st_uid == own_euid()
     except OSError:
         return False
     return is_ours and _answers(path)
@@ -150,7 +150,7 @@ def _is_private(folder: Path) -> bool:
         status = folder.stat()
     except OSError:
         return False
-    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == own_euid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def digest_of(folder: Path) -> str:

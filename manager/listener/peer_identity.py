@@ -1,17 +1,20 @@
-"""Decides whether the peer of a connection is served: a process of the manager's own user, or a guest."""
+"""Decides whether the peer of a connection is served: a process of the manager's own user, or a guest.
+
+Where the user of a connection cannot be known, every connection needs a proof: the port is never open to
+others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import sys
 from collections.abc import Callable
 from typing import Final
 
+from lm_tools_bridge.machine.own_process import own_uid
+from lm_tools_bridge.machine.peer_process import PeerSearch
 from lm_tools_bridge.machine.peer_uid import tcp_peer_uid
 from manager.guests import Guest, GuestGate
-from manager.log import logger
 from manager.routing.admission import AdmissionRefusal
 
 PeerCheck = Callable[[asyncio.BaseTransport], bool]
@@ -25,24 +28,20 @@ PeerUid = Callable[[Address, Address], int | None]
 
 
 class SameUser:
-    """Admits only connections of the manager's own user; root is no exception.
+    """Knows connections of the manager's own user; root is no exception.
 
-    `lookup_works` decides what an unknown owner means. Where the platform has no lookup, the peer is
-    admitted, because nobody could connect otherwise, and the other rules of admission still hold. Where it
-    has one, the socket is closed already, and the peer is refused: another user who sends a call and closes
-    at once must not be served. (The lookup may also report a closed socket as root's.)
+    An unknown owner is another user: the socket is closed already, and who sends a call and closes at once
+    must not be served, or the system tells no owners. (The lookup may also report a closed socket as root's.)
     """
 
-    def __init__(self, peer_uid: PeerUid, own_uid: int, *, lookup_works: bool) -> None:
+    def __init__(self, peer_uid: PeerUid, own_uid: int) -> None:
         self._peer_uid = peer_uid
         self._own_uid = own_uid
-        self._lookup_works = lookup_works
 
     def __call__(self, transport: asyncio.BaseTransport) -> bool:
-        """Return whether the peer of this connection may be served."""
+        """Return whether the peer of this connection is this user."""
         local, remote = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-        uid = self._peer_uid(local[:2], remote[:2]) if local and remote else None
-        return uid == self._own_uid if uid is not None else not self._lookup_works
+        return bool(local and remote) and self._peer_uid(local[:2], remote[:2]) == self._own_uid
 
 
 def judge(
@@ -74,13 +73,15 @@ def lookup_works(peer_uid: PeerUid, own_uid: int) -> bool:
         return peer_uid(server.getsockname()[:2], client.getsockname()[:2]) == own_uid
 
 
-def same_user_check() -> PeerCheck | None:
-    """The check for this platform and user; None where users cannot be told apart."""
-    if sys.platform == "win32":
-        return None
-    works = lookup_works(tcp_peer_uid, os.getuid())
-    if not works:
-        logger().warning(
-            "peer check unavailable", why="the owner of a local connection cannot be looked up here"
-        )
-    return SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)
+def find_peer_lookup() -> PeerUid | None:
+    """What tells the user of a connection: the kernel, else the list of processes; None if nothing does."""
+    return next((lookup for lookup in (tcp_peer_uid, PeerSearch()) if lookup_works(lookup, own_uid())), None)
+
+
+def same_user_check(lookup: PeerUid | None) -> PeerCheck:
+    """The check for this user; without a lookup nobody is known to be this user."""
+    return SameUser(lookup or _know_nobody, own_uid())
+
+
+def _know_nobody(_local: Address, _remote: Address) -> None:
+    return None

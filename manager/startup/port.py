@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from lm_tools_bridge.machine.own_process import own_euid
 from lm_tools_bridge.machine.peer_uid import proc_net_name
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def leave_signposts(control_socket: Path, former_dirs: Iterable[Path]) -> None:
     """
     for folder in former_dirs:
         with suppress(OSError):
-            if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
+            if folder.lstat().st_uid == own_euid() and not folder.is_symlink():
                 beside = folder / _BESIDE
                 beside.unlink(missing_ok=True)
                 beside.symlink_to(control_socket)

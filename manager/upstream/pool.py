@@ -13,13 +13,13 @@ another call with the same id on a reused connection, so for `REUSE_AGAIN_S` eve
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from lm_tools_bridge.machine.own_process import own_uid
 from lm_tools_bridge.machine.peer_uid import Address, tcp_peer_uid
 from lm_tools_bridge.machine.proved_server import ServedByOthers, require_own_server
 from lm_tools_bridge.protocol import trace_context
@@ -375,4 +375,4 @@ class Pool:
         """
         ends = connection.ends
         owner = self._owner_of(*ends) if ends is not None else None
-        return owner is None or owner == os.getuid()
+        return owner is None or owner == own_uid()

@@ -23,6 +23,7 @@ import msgspec
 
 from lm_tools_bridge.machine import private_files, unix_sockets
 from lm_tools_bridge.machine.own_children import is_confined_peer
+from lm_tools_bridge.machine.own_process import own_euid, own_uid
 from lm_tools_bridge.machine.peer_uid import unix_peer_uid
 from lm_tools_bridge.machine.unix_sockets import listening_socket
 from lm_tools_bridge.protocol import jsonrpc
@@ -126,7 +127,7 @@ def new_address(runtime_dir: Path, workspace: str, home: Path | None = None) -> 
         (home or Path.home()) / f".lmtb-{hashed}" / f"{run}.sock",
     ]
     fitting = [path for path in candidates if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES]
-    last = Path("/tmp", f"lmtb-{os.getuid()}-{hashed}", f"{run}.sock")  # noqa: S108  make_private checks it
+    last = Path("/tmp", f"lmtb-{own_uid()}-{hashed}", f"{run}.sock")  # noqa: S108  make_private checks it
     return ChannelAddress(folder / f"{name}.json", next(iter(fitting), last), token_hex(32))
 
 
@@ -201,7 +202,7 @@ class InternalChannel:
         self._address = address
         self._watch = watch
         self._limits = limits
-        self._own_uid = os.geteuid() if own_uid is None else own_uid
+        self._own_uid = own_euid() if own_uid is None else own_uid
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None

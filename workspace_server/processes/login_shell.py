@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from lm_tools_bridge.machine.own_process import own_uid
 from workspace_server.processes import environment
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 
@@ -88,7 +89,7 @@ def _home_and_shell(environ: Mapping[str, str]) -> tuple[str, str]:
     with suppress(ImportError, KeyError):
         import pwd
 
-        entry = pwd.getpwuid(os.getuid())
+        entry = pwd.getpwuid(own_uid())
         home, shell = home or entry.pw_dir, shell or entry.pw_shell
     return (home if home.startswith("/") else ""), (shell if shell.startswith("/") else "")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any, Final
 from lm_tools_bridge.agent.interaction import Verdict
 from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.line_queue import LineQueue
+from lm_tools_bridge.machine.own_process import own_euid
 from lm_tools_bridge.machine.private_files import UnsafePathError, append_line
 from lm_tools_bridge.text.redaction import HIDDEN, is_secret_name, mask
 
@@ -111,4 +111,4 @@ def _scrubbed(text: str) -> str:
 def _user() -> str:
     with suppress(OSError, KeyError):
         return getpass.getuser()
-    return str(os.geteuid())
+    return str(own_euid())

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from lm_tools_bridge.agent.interaction import Box, Interaction, Question
 from lm_tools_bridge.agent.shell_commands import Word, parse, programs_in
+from lm_tools_bridge.machine.own_process import own_euid
 from lm_tools_bridge.machine.peer_uid import unix_peer_pid, unix_peer_uid
 from lm_tools_bridge.machine.private_folder import PrivateFolder, temporary_folder
 from lm_tools_bridge.machine.process_ending import environment
@@ -116,7 +117,7 @@ def _is_sudo(parent: psutil.Process) -> bool:
     try:
         file = Path(f"/proc/{parent.pid}/exe").stat()
     except PermissionError:
-        return os.geteuid() != 0  # as of every program that became another user
+        return own_euid() != 0  # as of every program that became another user
     return file.st_uid == 0 and bool(file.st_mode & stat.S_ISUID)
 
 
@@ -138,7 +139,7 @@ def _may_hold(parent: psutil.Process, output: int) -> bool:
     try:
         return any(os.path.samestat(pipe, entry.stat()) for entry in folder.iterdir())
     except PermissionError:
-        return os.geteuid() != 0
+        return own_euid() != 0
 
 
 SOCKET: Final = "askpass.sock"
@@ -195,7 +196,7 @@ class AskpassChannel:
         with connection, suppress(OSError, TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
                 pid = unix_peer_pid(connection)
-                if pid is None or unix_peer_uid(connection) != os.geteuid():
+                if pid is None or unix_peer_uid(connection) != own_euid():
                     return
                 output = await _receive_descriptor(connection)
                 if output is None:

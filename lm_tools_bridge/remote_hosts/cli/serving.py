@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from lm_tools_bridge.machine.own_process import own_uid
 from lm_tools_bridge.remote_hosts.tunnel.greeting import PROTOCOL, Greeting, encode
 from lm_tools_bridge.text.printable import printable
 from manager import __version__
@@ -113,6 +114,6 @@ def _greeting(problem: str | None = None) -> Greeting:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        user = str(os.getuid())
+        user = str(own_uid())
     text = None if problem is None else printable(problem)[:1000]
     return Greeting(PROTOCOL, __version__, socket.gethostname()[:253], user[:64], text)

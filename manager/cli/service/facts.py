@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from lm_tools_bridge.machine.own_process import own_uid
 from manager.cli.service import service_manager as service_files
 from manager.cli.service.plan import Situation, Supervisor
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
@@ -62,7 +63,7 @@ def gather(environ: Mapping[str, str] = os.environ, platform: str = sys.platform
             manager=_described(status),
             port_holder=_port_holder(port) if isinstance(port, int) and port and not active else None,
             ignored=tuple(sorted(environ.keys() - plain.keys())),
-            user=os.getuid() if platform != "win32" else 0,
+            user=own_uid(),
         ),
         status,
     )
@@ -118,7 +119,7 @@ def _state(supervisor: Supervisor) -> tuple[bool, bool]:
         return "active" in active, service_files.enabled(service_files.SOCKET) == "enabled"
     if supervisor is Supervisor.LAUNCHD:
         is_loaded = service_files.run(
-            ["launchctl", "print", f"gui/{os.getuid()}/{service_files.LABEL}"], 3.0
+            ["launchctl", "print", f"gui/{own_uid()}/{service_files.LABEL}"], 3.0
         ).ok
         return is_loaded, is_loaded
     return False, False

@@ -1,4 +1,7 @@
-"""A manager that requires tokens: every route asks for one, our own programs pass, and a revoked one ends at once."""
+"""A manager that requires tokens: every route asks for one, our own programs pass, and a revoked one ends at once.
+
+The same where the system does not tell which user a connection comes from.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.protocol import headers
 from lm_tools_bridge.tokens.token import Token, change_tokens, digest_of, new_token
 from manager.client import Control, McpClient
+from manager.guests import SETTING, UNKNOWN_USERS
 from support.clients.page_client import event
 from support.processes.managers.manager_in_process import RunningManager, running_manager
 
@@ -30,10 +34,16 @@ ASKED = [
 ]  # fmt: skip
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningManager]:
-    async with running_manager(tmp_path_factory.mktemp("tokens"), require_token=True) as manager:
-        yield manager
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[SETTING, UNKNOWN_USERS])
+async def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RunningManager]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == UNKNOWN_USERS:
+            patch.setattr("manager.daemon.find_peer_lookup", lambda: None)
+        folder, required = tmp_path_factory.mktemp("tokens"), request.param == SETTING
+        async with running_manager(folder, require_token=required) as manager:
+            yield manager
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -66,7 +76,9 @@ async def test_everything_asks_for_a_token(
     async with http.request(method, running.base + path, json=body) as response:
         assert response.status == 401
         assert "Bearer" in response.headers["WWW-Authenticate"]
-        assert "lmtb token create" in await response.text()
+        text = await response.text()
+        assert "lmtb token create" in text
+        assert (SETTING in text) != (UNKNOWN_USERS in text)
 
 
 async def test_a_token_opens_a_session_and_its_end_ends_it(

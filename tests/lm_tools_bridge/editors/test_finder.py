@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +15,6 @@ import pytest
 
 from lm_tools_bridge.editors.finder import PREFIX_VARIABLE, WindowFinder, identity_of, sockets_for
 from lm_tools_bridge.editors.window import Window
-from lm_tools_bridge.machine import peer_uid
 from support.servers.scripted.editor_window import advertised, free_range, opened
 
 
@@ -192,7 +192,7 @@ async def test_nothing_is_sent_to_a_program_of_another_user(
 ) -> None:
     first = free_range()
     async with opened(first, root) as window:
-        monkeypatch.setattr(peer_uid.os, "getuid", lambda: 4_000_000)
+        monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
         assert await found(WindowFinder(root, {}, first)) == []
         assert await asyncio.to_thread(WindowFinder(root, {}, first).ask, window.port) is None
     assert window.asked == 0

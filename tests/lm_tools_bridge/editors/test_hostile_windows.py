@@ -17,7 +17,6 @@ from aiohttp import web
 
 from lm_tools_bridge.editors.finder import WindowFinder
 from lm_tools_bridge.editors.source import EditorSource
-from lm_tools_bridge.machine import peer_uid
 from lm_tools_bridge.protocol.errors import Refusal
 from support.processes.timeouts import GUARD_S
 from support.servers.mcp_sources.remote_source import context
@@ -208,6 +207,6 @@ async def test_no_call_is_sent_to_a_port_that_this_user_does_not_own(
 ) -> None:
     async with attached(tmp_path.resolve(), body(b"{}")) as source:
         asked = len(WINDOWS[-1].requests)
-        monkeypatch.setattr(peer_uid.os, "getuid", lambda: 4_000_000)
+        monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
         assert isinstance(await call(source), Refusal)
         assert len(WINDOWS[-1].requests) == asked

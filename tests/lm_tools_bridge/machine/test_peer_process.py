@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lm_tools_bridge.machine import peer_process
-from lm_tools_bridge.machine.peer_process import peer_pids, socket_holders
+from lm_tools_bridge.machine.peer_process import PeerSearch, peer_pids, socket_holders
 from lm_tools_bridge.machine.peer_uid import Address, tcp_peer_inode
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
@@ -48,6 +48,49 @@ def test_each_connection_leads_to_its_process() -> None:
 def test_where_there_is_no_proc_the_system_is_asked_for_the_connections_of_each_process() -> None:
     with connected_process() as (process, ends):
         assert peer_process._peer_pids_elsewhere([ends]) == [process.pid]
+
+
+def test_the_search_of_all_processes_knows_this_user_and_looks_at_former_clients_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search = PeerSearch()
+    with connected_process() as (_, ends):
+        assert search(*ends) == os.getuid()
+        monkeypatch.setattr(psutil, "pids", list)
+        assert search(*ends) == os.getuid(), "its process connected before"
+    with connected_process() as (_, others):
+        assert search(*others) is None
+
+
+def test_a_process_of_another_user_is_not_taken_for_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected_process() as (process, ends):
+        uid = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+        assert PeerSearch()(*ends) is None
+        assert peer_process._peer_pids_elsewhere([ends], [process.pid]) == [None]
+
+
+def test_connecting_keeps_the_search_busy_for_a_limited_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pids = 0.0, []
+    monkeypatch.setattr(psutil, "pids", lambda: pids.append(1) or [])
+    search, ends = PeerSearch(lambda: now), (("127.0.0.1", 1), ("127.0.0.1", 2))
+    for _ in range(1_000):
+        assert search(*ends) is None
+    assert len(pids) == 50
+    now = 1.0
+    for _ in range(1_000):
+        assert search(*ends) is None
+    assert len(pids) == 60
+
+
+def test_an_ipv4_connection_is_found_at_a_socket_of_ipv6() -> None:
+    with (
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server,
+        socket.create_connection(("127.0.0.1", server.getsockname()[1])),
+    ):
+        accepted, _ = server.accept()
+        with accepted:
+            assert PeerSearch()(accepted.getsockname(), accepted.getpeername()) == os.getuid()
 
 
 @linux

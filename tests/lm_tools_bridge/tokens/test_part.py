@@ -13,6 +13,7 @@ from lm_tools_bridge.http_server.refusal import AdmissionRefusal
 from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.tokens.part import WRONG_AT_ONCE, Guest, TokenGate
 from lm_tools_bridge.tokens.token import Token, change_tokens, digest_of, scope_of, shown_token
+from manager.guests import UNKNOWN_USERS
 from manager.http import lazy_aiohttp as web
 from manager.listener.runner import Runner
 from manager.routing.admission import AdmissionRules
@@ -69,7 +70,7 @@ class Scene:
         self.tokens = [Token("laptop", digest_of(SECRET), scopes or ("mcp",), 0, expires)]
         self.save()
         self.gate = TokenGate(
-            self.path, required=required, own="lmtb_own",
+            self.path, required=UNKNOWN_USERS if required else None, own="lmtb_own",
             wall=lambda: self.clock.wall, now=lambda: self.clock.monotonic,
         )  # fmt: skip
         self.gate.load()
@@ -125,6 +126,15 @@ def test_other_texts_are_refused_with_what_to_do(token: str | None, tmp_path: Pa
     assert dict(refusal.headers)["WWW-Authenticate"].startswith('Bearer realm="lm-tools-bridge"')
     assert "lmtb token create" in refusal.reason
     assert token is None or len(token) < 5 or token not in refusal.reason
+
+
+def test_the_refusal_says_why_everybody_is_asked(tmp_path: Path) -> None:
+    refusal = Scene(tmp_path).guest().refuse(head(token=None), None)
+    assert refusal is not None
+    assert refusal.reason.startswith(f"a token is required here ({UNKNOWN_USERS}); make one")
+    others = Scene(tmp_path / "others", required=False).guest().refuse(head(token=None), None)
+    assert others is not None
+    assert others.reason.startswith("a token is required here; make one")
 
 
 def test_a_browser_is_asked_for_the_token_as_a_password_but_not_at_mcp_endpoints(tmp_path: Path) -> None:

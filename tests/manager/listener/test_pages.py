@@ -22,11 +22,11 @@ from lm_tools_bridge.http_server.limits import Limits
 from lm_tools_bridge.http_server.request_head import RequestHead
 from lm_tools_bridge.protocol import jsonrpc
 from manager.admin.control.control_messages import read_body
-from manager.guests import ClosedGate, GuestGate
+from manager.guests import UNKNOWN_USERS, ClosedGate, GuestGate
 from manager.listener.connection import RefusalLog
 from manager.listener.connections import Connections
 from manager.listener.pages import OncePerSecond, port_runner, refusal_response
-from manager.listener.peer_identity import PeerCheck, SameUser, lookup_works
+from manager.listener.peer_identity import PeerCheck, SameUser, lookup_works, same_user_check
 from manager.listener.runner import Runner
 from manager.routing.admission import (
     ANSWER_HEADERS,
@@ -432,18 +432,20 @@ async def test_connections_of_others_need_a_proof_with_every_request() -> None:
         assert len(served.executed) == count + 1, "the second request of the connection had none"
 
 
-@pytest.mark.parametrize(
-    ("uid", "works", "allowed"),
-    [(7, True, True), (7, False, True), (8, True, False), (8, False, False), (0, True, False),
-     (None, True, False), (None, False, True)],
-)  # fmt: skip
-async def test_unknown_owner_is_let_in_only_where_owners_cannot_be_known(
-    uid: int | None, works: bool, allowed: bool
-) -> None:
-    """A socket that was closed right after the call has no owner any more."""
-    check = SameUser(lambda local, remote: uid, 7, lookup_works=works)
-    async with serving(peer_check=check) as served:
-        assert (await served.send("GET", "/")).status == (200 if allowed else 403)
+@pytest.mark.parametrize(("uid", "status"), [(7, 200), (8, 403), (0, 403), (None, 403)])
+async def test_an_unknown_owner_is_not_let_in(uid: int | None, status: int) -> None:
+    """A socket that was closed right after the call has no owner any more, and some systems tell none."""
+    async with serving(peer_check=SameUser(lambda local, remote: uid, 7)) as served:
+        assert (await served.send("GET", "/")).status == status
+
+
+async def test_without_a_lookup_nobody_is_known_and_the_refusal_says_why() -> None:
+    async with serving(peer_check=same_user_check(None), gate=ClosedGate(UNKNOWN_USERS)) as served:
+        for method, path in iter_routes(served.app):
+            reply = await exchange(served.port, request(method, path, served.host))
+            assert reply.status == 403
+            assert UNKNOWN_USERS.encode() in reply.raw
+        assert served.executed == []
 
 
 def test_lookup_is_tried_on_a_connection_of_our_own() -> None:

@@ -1,6 +1,7 @@
 """Decides whether a connection comes from a program that we started, which must not decide for the user.
 
-`is_own_child_connection` is the one question of every listener. Linux only.
+`is_own_child_connection` is the one question of every listener. Elsewhere than on Linux the processes of this
+user are asked for their connections.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from collections.abc import Callable
 from functools import partial
 
 from lm_tools_bridge.machine.own_children import is_hidden_own_child, is_own_child
-from lm_tools_bridge.machine.peer_process import possible_holders, socket_holders, unreadable_processes
+from lm_tools_bridge.machine.peer_process import (
+    peer_pids,
+    possible_holders,
+    socket_holders,
+    unreadable_processes,
+)
 from lm_tools_bridge.machine.peer_uid import Address, tcp_peer_inode, tcp_peer_owner, unix_peer_pid
 
 
@@ -37,7 +43,7 @@ def _question_about(transport: asyncio.BaseTransport | None) -> Callable[[], boo
 
 
 def _is_unix_peer(pid: int | None) -> bool:
-    return sys.platform == "linux" and (pid is None or is_own_child(pid))
+    return pid is None or is_own_child(pid)
 
 
 def is_own_child_tcp_peer(local: Address, remote: Address) -> bool:
@@ -51,7 +57,8 @@ def is_own_child_tcp_peer(local: Address, remote: Address) -> bool:
         local, remote: as for `peer_uid.tcp_peer_uid`.
     """
     if sys.platform != "linux":
-        return False
+        (pid,) = peer_pids([(local, remote)])
+        return pid is None or is_own_child(pid)
     owner = tcp_peer_owner(local, remote)
     if owner is None:
         return True  # closed: whoever it was does not wait for what follows

@@ -2,7 +2,8 @@
 
 They are known by a mark in their environment or in that of an ancestor; confined scripts by limits that they
 cannot lift, whatever they clear. A program that clears its environment and leaves its ancestors is not known
-unless it is confined: that is no protection against hostile programs of the user. Linux only.
+unless it is confined: that is no protection against hostile programs of the user. Elsewhere than on Linux
+psutil tells environments and parents, and there are no confined scripts.
 
 Landlock cannot keep a process from the sockets of its user, so the owners of our sockets refuse such peers.
 A script can clear its environment and leave its session, but it keeps `no_new_privs` and a hard limit of file
@@ -15,10 +16,13 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lm_tools_bridge.machine.peer_uid import unix_peer_pid
 from lm_tools_bridge.protocol import names
+
+if TYPE_CHECKING:
+    import psutil
 
 MAX_FILE_BYTES: Final = 16 * 1024**3
 """The hard limit of file sizes of confined scripts, by which they are recognised."""
@@ -52,14 +56,13 @@ def _hard_file_limit(limits: bytes) -> float:
 
 # Chains of parents are far shorter; the bound ends a walk during which pids are used again.
 MOST_ANCESTORS: Final = 64
-_MARKS: Final = tuple(f"{name}=".encode() for name in (names.CHILD_VARIABLE, names.INSTANCE_VARIABLE))
+_MARK_NAMES: Final = (names.CHILD_VARIABLE, names.INSTANCE_VARIABLE)
+_MARKS: Final = tuple(f"{name}=".encode() for name in _MARK_NAMES)
 
 
 def are_we_own_child() -> bool:
-    """Whether this process is such a child. Without /proc, only its own environment is looked at."""
-    if sys.platform != "linux":
-        return any(name in os.environ for name in (names.CHILD_VARIABLE, names.INSTANCE_VARIABLE))
-    return is_own_child(os.getpid())
+    """Whether this process is such a child."""
+    return any(name in os.environ for name in _MARK_NAMES) or is_own_child(os.getpid())
 
 
 def is_own_child(pid: int) -> bool:
@@ -67,6 +70,8 @@ def is_own_child(pid: int) -> bool:
 
     True if it is gone or hides its environment.
     """
+    if sys.platform != "linux":
+        return _is_marked_elsewhere(pid)
     return is_confined(pid) or _is_marked(pid, hiding_counts=True)
 
 
@@ -93,6 +98,28 @@ def _is_marked(pid: int, *, hiding_counts: bool) -> bool:
             return True
         pid = parent
     return True
+
+
+def _is_marked_elsewhere(pid: int) -> bool:
+    """As `_is_marked`, by psutil, which also tells a parent from a process that got its number later."""
+    import psutil
+
+    try:
+        peer = psutil.Process(pid)
+        return any(_carries_mark(process, is_peer=process is peer) for process in (peer, *peer.parents()))
+    except psutil.Error:
+        return True  # it has ended
+
+
+def _carries_mark(process: psutil.Process, *, is_peer: bool) -> bool:
+    import psutil
+
+    try:
+        return any(name in process.environ() for name in _MARK_NAMES)
+    except psutil.AccessDenied:
+        return is_peer  # it hides its environment, although it is of our user; else as a login
+    except OSError:
+        return is_peer
 
 
 def _has_mark(environment: bytes) -> bool:

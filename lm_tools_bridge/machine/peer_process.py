@@ -119,10 +119,28 @@ def _is_unreadable(pid: int) -> bool:
         pass
     except OSError:
         return False
-    with suppress(OSError, IndexError, ValueError):
+    return _real_uid(pid) == own_uid()
+
+
+def _real_uid(pid: int) -> int | None:
+    """The user of a process, as proc_pid_status(5) tells it; None if there is no such process."""
+    try:
         _, _, rest = Path(f"/proc/{pid}/status").read_bytes().partition(b"\nUid:\t")
-        return int(rest.split(maxsplit=1)[0]) == own_uid()
-    return False
+        return int(rest.split(maxsplit=1)[0])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def is_of_this_user(pid: int) -> bool:
+    """Whether a process with this pid runs as this user."""
+    if sys.platform == "linux":  # a registered server asks every second
+        return _real_uid(pid) == own_uid()
+    import psutil
+
+    try:
+        return _runs_as_this_user(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return False
 
 
 def _newest_first() -> Iterator[int]:
@@ -140,7 +158,7 @@ def _peer_pids_elsewhere(
     holders: dict[_Ends, int] = {}
     for pid in chain(likely, reversed(psutil.pids())):
         with suppress(psutil.Error, OSError):  # of another user, or ended
-            if not _is_of_this_user(process := psutil.Process(pid)):
+            if not _runs_as_this_user(process := psutil.Process(pid)):
                 continue
             for entry in process.net_connections("tcp"):
                 if entry.raddr and (ends := _plain_ends(entry.laddr, entry.raddr)) in ends_to_find:
@@ -163,7 +181,7 @@ def _plain_ends(own: Sequence[Any], other: Sequence[Any]) -> _Ends:
     return own_host, int(own[1]), other_host, int(other[1])
 
 
-def _is_of_this_user(process: psutil.Process) -> bool:
+def _runs_as_this_user(process: psutil.Process) -> bool:
     if sys.platform == "win32":
         return process.username() == _own_name()
     return process.uids().real == own_uid()

@@ -41,6 +41,7 @@ _MAC_SIZE = 76
 _NO_CREDENTIALS = (OSError, struct.error, ValueError)
 """What a socket raises that is closed, not connected or of another kind."""
 _MAC_LEVEL, _MAC_OPTION = 0, 1  # SOL_LOCAL, LOCAL_PEERCRED
+_MAC_PID, _MAC_PID_OPTION = struct.Struct("=i"), 2  # LOCAL_PEERPID
 _ANY_SOCKET = b"\0" * 4 + b"\xff" * 8  # any interface, no cookie
 _kernel: socket.socket | None = None
 _one_question = threading.Lock()  # threads share the socket, and would get each other's answers
@@ -144,13 +145,14 @@ def unix_peer_uid(sock: socket.socket) -> int | None:
 
 
 def unix_peer_pid(sock: socket.socket) -> int | None:
-    """Returns the process that connected a unix socket on Linux; None where unknown."""
-    if sys.platform != "linux":
-        return None
-    try:  # a socket of another family has no such credentials: their pid is 0
-        return _linux_credentials(sock)[0] or None
-    except _NO_CREDENTIALS:
-        return None
+    """Returns the process that connected a unix socket; None where unknown."""
+    with suppress(*_NO_CREDENTIALS):
+        if sys.platform == "linux":  # a socket of another family has no such credentials: their pid is 0
+            return _linux_credentials(sock)[0] or None
+        if sys.platform == "darwin":
+            (pid,) = _MAC_PID.unpack(sock.getsockopt(_MAC_LEVEL, _MAC_PID_OPTION, _MAC_PID.size))
+            return pid or None
+    return None
 
 
 def _linux_credentials(sock: socket.socket) -> tuple[int, int]:

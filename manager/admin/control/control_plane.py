@@ -7,13 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 
 from lm_tools_bridge.machine.own_children import is_confined_peer
+from lm_tools_bridge.machine.own_process import own_uid
+from lm_tools_bridge.machine.peer_process import is_of_this_user
 from lm_tools_bridge.machine.peer_uid import unix_peer_uid
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason, Refusal
@@ -79,18 +80,11 @@ class ControlPlane(msgspec.Struct):
             return False
         if sock.family.name != "AF_UNIX":
             return True
-        return sys.platform != "linux" or (unix_peer_uid(sock) == os.getuid() and not is_confined_peer(sock))
+        return unix_peer_uid(sock) == own_uid() and not is_confined_peer(sock)
 
     def owns_process(self, pid: int) -> bool:
         """Whether a process of this user with this pid runs."""
-        if sys.platform == "linux":  # a registered server asks every second
-            return _real_uid(pid) == os.getuid()
-        import psutil
-
-        try:
-            return sys.platform == "win32" or psutil.Process(pid).uids().real == os.getuid()
-        except psutil.Error:
-            return False
+        return is_of_this_user(pid)
 
     def status(self) -> Status:
         """Version, process and address of the manager."""
@@ -274,12 +268,3 @@ class ControlPlane(msgspec.Struct):
 
     def _wall_ms(self, moment: float) -> int:
         return int((time.time() - (self.now() - moment)) * 1000)
-
-
-def _real_uid(pid: int) -> int | None:
-    """The user of a process, as proc_pid_status(5) tells it; None if there is no such process."""
-    try:
-        _, _, rest = Path(f"/proc/{pid}/status").read_bytes().partition(b"\nUid:\t")
-        return int(rest.split(maxsplit=1)[0])
-    except (OSError, IndexError, ValueError):
-        return None

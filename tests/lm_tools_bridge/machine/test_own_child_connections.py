@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import struct
 import subprocess
 import sys
+from pathlib import Path
+from typing import cast
 
+import psutil  # noqa: F401  it asks for the system when it is imported
 import pytest
 
-from lm_tools_bridge.machine import own_child_connections
+from lm_tools_bridge.machine import own_child_connections, peer_uid
 from lm_tools_bridge.machine.own_child_connections import is_own_child_connection, is_own_child_tcp_peer
 from lm_tools_bridge.protocol import names
 
@@ -91,3 +96,64 @@ def test_who_closed_the_connection_may_have_been_a_child() -> None:
 
 async def test_a_connection_that_tells_nothing_may_be_a_childs() -> None:
     assert await is_own_child_connection(None)
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+@pytest.mark.parametrize(("environ", "expected"), [({}, False), ({names.CHILD_VARIABLE: "i.x"}, True)])
+async def test_elsewhere_the_process_is_found_by_the_list_of_processes(
+    family: str,
+    environ: dict[str, str],
+    expected: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program that connects dropped its mark; its parent has it."""
+    connects = (
+        "import socket, sys; s = socket.socket(getattr(socket, sys.argv[1])); s.connect(eval(sys.argv[2]));"
+        "print('up', flush=True); sys.stdin.read()"
+    )
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {connects!r}, *sys.argv[1:]], env={{}})"
+    kind = "AF_INET" if family == "tcp" else "AF_UNIX"
+    with socket.socket(getattr(socket, kind)) as server:
+        server.bind(("127.0.0.1", 0) if family == "tcp" else str(tmp_path / "s"))
+        server.listen()
+        with subprocess.Popen(
+            [sys.executable, "-c", starts, kind, repr(server.getsockname())],
+            env={**os.environ, **environ}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as parent:  # fmt: skip
+            assert parent.stdout is not None
+            assert parent.stdout.readline() == "up\n"
+            accepted, _ = server.accept()
+            _, writer = await asyncio.open_connection(sock=accepted)
+            pid = peer_uid.unix_peer_pid(accepted)
+            monkeypatch.setattr(sys, "platform", "darwin")
+            monkeypatch.setattr(own_child_connections, "unix_peer_pid", lambda _: pid)
+            assert await is_own_child_connection(writer.transport) is expected
+            monkeypatch.undo()
+            writer.close()
+            parent.communicate("")
+
+
+def test_elsewhere_a_peer_that_no_process_of_this_user_shows_may_be_a_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert is_own_child_tcp_peer(server.getsockname(), ("127.0.0.1", 1))
+
+
+@pytest.mark.parametrize(
+    ("raw", "pid"), [(struct.pack("i", 77), 77), (struct.pack("i", 0), None), (b"", None)]
+)
+def test_macos_tells_the_process_that_connected_a_unix_socket(
+    raw: bytes, pid: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class MacSocket:
+        family = socket.AF_UNIX
+
+        def getsockopt(self, level: int, option: int, size: int) -> bytes:
+            assert (level, option, size) == (0, 2, 4), "SOL_LOCAL, LOCAL_PEERPID"
+            return raw
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert peer_uid.unix_peer_pid(cast("socket.socket", MacSocket())) == pid

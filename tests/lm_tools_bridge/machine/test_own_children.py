@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from lm_tools_bridge.machine.own_children import is_own_child
+from lm_tools_bridge.machine.own_children import are_we_own_child, is_own_child
 from lm_tools_bridge.protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
@@ -32,6 +34,14 @@ def started(code: str, **environ: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.fixture(params=["linux", "darwin"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The system that we take this one for: elsewhere psutil tells what /proc tells here."""
+    monkeypatch.setattr(sys, "platform", request.param)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("system")
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
@@ -49,6 +59,7 @@ def test_a_child_is_known_by_its_mark(environ: dict[str, str], expected: bool) -
         child.communicate("")
 
 
+@pytest.mark.usefixtures("system")
 def test_a_grandchild_that_cleared_its_environment_is_known_by_its_ancestor() -> None:
     with started(STARTS, **{names.CHILD_VARIABLE: "i.x"}) as child:
         assert child.stdout is not None
@@ -56,6 +67,7 @@ def test_a_grandchild_that_cleared_its_environment_is_known_by_its_ancestor() ->
         child.communicate("")
 
 
+@pytest.mark.usefixtures("system")
 def test_a_process_that_is_gone_counts_as_a_child() -> None:
     with started("") as child:
         child.communicate("")
@@ -85,3 +97,35 @@ def test_an_ancestor_of_another_user_does_not_count(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Path, "read_bytes", hidden)
     assert not is_own_child(os.getpid())
+
+
+@pytest.mark.parametrize(("hiding", "expected"), [(os.getpid, True), (os.getppid, False)])
+def test_elsewhere_only_the_process_itself_counts_as_a_child_for_hiding(
+    hiding: Callable[[], int], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = psutil.Process.environ
+
+    def hidden(process: psutil.Process) -> dict[str, str]:
+        if process.pid == hiding():
+            raise psutil.AccessDenied(process.pid)
+        return read(process)
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(psutil.Process, "environ", hidden)
+    assert is_own_child(os.getpid()) is expected
+
+
+def test_elsewhere_a_program_that_cleared_its_environment_still_finds_that_it_is_a_child() -> None:
+    """Else its verbs that decide for the user would run."""
+    asks = (
+        "import psutil, sys; sys.platform = 'darwin'\n"
+        "from lm_tools_bridge.machine.own_children import are_we_own_child\n"
+        "print(are_we_own_child())"
+    )
+    starts = (
+        "import subprocess, sys\n"
+        f"subprocess.run([sys.executable, '-c', {asks!r}], env={{'PYTHONPATH': {os.getcwd()!r}}}, check=True)"
+    )
+    with started(starts, **{names.CHILD_VARIABLE: "i.x"}) as child:
+        assert child.communicate()[0] == "True\n"
+    assert not are_we_own_child()

@@ -18,7 +18,7 @@ import msgspec
 
 from lm_tools_bridge import log
 from lm_tools_bridge.log import logger
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.line_queue import LineQueue
 
 __all__ = ["RECENT", "configure", "copy_to", "logger", "recent_lines", "short", "tell_dropped", "unblocked"]
@@ -142,7 +142,7 @@ def _is_standard_error(path: Path) -> bool:
 
 
 def _append(path: Path, line: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | open_flags.NO_LINK, 0o600)
+    descriptor = file_calls.open_to_append(path)
     try:
         os.write(descriptor, line.encode("utf-8", "backslashreplace") + b"\n")
     finally:

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from lm_tools_bridge.machine import open_flags, private_files
+from lm_tools_bridge.machine import file_calls, private_files
 from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.private_files import UnsafePathError, make_private
 from manager.configuration.budgets import MAX_UNSAVED_BYTES
@@ -463,4 +463,4 @@ class Store:
 
 
 def _create(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | open_flags.NO_LINK, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | file_calls.NO_LINK, 0o600)

@@ -34,6 +34,7 @@ _OWN_WRITERS: Final = frozenset(
         "lm_tools_bridge/agent/local_tools/sudo.py",
         "lm_tools_bridge/agent/saved_sessions.py",
         "lm_tools_bridge/agent/settings_file.py",
+        "lm_tools_bridge/machine/file_calls.py",
         "lm_tools_bridge/machine/private_files.py",
         "lm_tools_bridge/machine/private_folder.py",
         "lm_tools_bridge/machine/private_files.py",
@@ -117,6 +118,7 @@ _MODULE_WRITES: Final = {
     "shutil": frozenset({"rmtree", "copy", "copy2", "copyfile", "copytree", "move"}),
     "private_files": frozenset({"write", "create"}),
     "file_access": frozenset({"replace", "delete"}),
+    "file_calls": frozenset({"replace", "open_to_append"}),
 }
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, Final, cast
 from acp import run_agent
 
 from lm_tools_bridge.agent.acp_agent import EditorAgent, MakeAgent
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, Malformed, parse
 
 LARGEST: Final = 16 * 1024 * 1024
@@ -89,7 +89,7 @@ async def protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter
         NoPipe: they cannot be waited for.
     """
     input_pipe, output_pipe = _take_stream(_IN, "rb"), _take_stream(_OUT, "wb")
-    null = os.open(os.devnull, os.O_RDONLY | open_flags.CLOSE_ON_EXEC)
+    null = os.open(os.devnull, os.O_RDONLY | file_calls.CLOSE_ON_EXEC)
     os.dup2(null, _IN)
     os.close(null)
     os.dup2(_ERR, _OUT)

@@ -25,7 +25,7 @@ from lm_tools_bridge.agent.messages import (
     ToolMessage,
     UserMessage,
 )
-from lm_tools_bridge.machine import open_flags, private_files
+from lm_tools_bridge.machine import file_calls, private_files
 from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.private_files import UnsafePathError
 
@@ -374,7 +374,7 @@ class SessionFiles:
 
 def _heading(path: Path) -> Heading | None:
     try:
-        descriptor = os.open(path, open_flags.READ_NO_LINK)
+        descriptor = os.open(path, file_calls.READ_NO_LINK)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file, suppress(OSError):

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.own_process import own_euid
 
 # Holders keep a lock for one small file: this is enough for many in turn, and ends when a holder hangs.
@@ -117,7 +117,7 @@ def write(
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
         _write_new(_open_new(beside, folder), content, mode, durable=durable)
-        os.replace(beside, path, src_dir_fd=folder, dst_dir_fd=folder)
+        file_calls.replace(beside, path, folder)
     except BaseException:
         with suppress(OSError):
             os.unlink(beside, dir_fd=folder)
@@ -213,7 +213,7 @@ def open_lock_file(path: Path) -> int:
 
 
 def _open(path: Path, flags: int, folder: int | None = None) -> int:
-    flags |= open_flags.READ_NO_LINK
+    flags |= file_calls.READ_NO_LINK
     try:
         return os.open(path, flags, 0o600, dir_fd=folder)
     except OSError as error:
@@ -242,7 +242,7 @@ def _make_folders(path: Path) -> None:
 
 def _open_folder(path: Path) -> int:
     try:
-        return os.open(path, open_flags.READ_FOLDER)
+        return os.open(path, file_calls.READ_FOLDER)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}:
             reason = "is not a folder but a symbolic link or a file"
@@ -270,8 +270,7 @@ def _open_new(path: Path, folder: int | None = None) -> int:
 
 def _write_new(descriptor: int, content: bytes, mode: int, *, durable: bool) -> None:
     with os.fdopen(descriptor, "wb") as file:
-        if sys.platform != "win32":
-            os.fchmod(descriptor, mode)
+        file_calls.restrict(descriptor, mode)
         file.write(content)
         if durable:
             file.flush()
@@ -283,7 +282,7 @@ def _flush_folder(path: Path, folder: int | None = None) -> None:
     if sys.platform == "win32":
         return
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | open_flags.FOLDER | open_flags.CLOSE_ON_EXEC, dir_fd=folder)
+        descriptor = os.open(path, os.O_RDONLY | file_calls.FOLDER | file_calls.CLOSE_ON_EXEC, dir_fd=folder)
         try:
             os.fsync(descriptor)
         finally:
@@ -302,20 +301,14 @@ def append_line(file: Path, line: str, most: int | None = None) -> None:
         OSError, private_files.UnsafePathError: it cannot be written.
     """
     make_private(file.parent)
-    descriptor = _open_file(file)
+    descriptor = file_calls.open_to_append(file)
     try:
         if most is not None and os.fstat(descriptor).st_size + len(line) > most:
             os.close(descriptor)
-            file.replace(file.with_name(f"{file.name}.1"))
-            descriptor = _open_file(file)
+            file_calls.replace(file, file.with_name(f"{file.name}.1"))
+            descriptor = file_calls.open_to_append(file)
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
-            os.fchmod(descriptor, 0o600)
+            file_calls.restrict(descriptor, 0o600)
         os.write(descriptor, line.encode(errors="replace") + b"\n")
     finally:
         os.close(descriptor)
-
-
-def _open_file(file: Path) -> int:
-    return os.open(
-        file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC, 0o600
-    )

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.own_process import own_euid, own_uid
 
 # Our own folders are far fewer; one that a program filled must not keep the caller walking.
@@ -147,7 +147,7 @@ def _lock_file(file: Path) -> int:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             descriptor = os.open(
-                file, os.O_RDWR | os.O_CREAT | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC, 0o600
+                file, os.O_RDWR | os.O_CREAT | file_calls.NO_LINK | file_calls.CLOSE_ON_EXEC, 0o600
             )
         except FileNotFoundError:
             continue  # another process removed the folder, which was empty
@@ -160,7 +160,7 @@ def _remove_if_abandoned(file: Path) -> bool:
     """Remove the folder of a lock file of this user if no process holds the lock."""
     try:
         descriptor = os.open(
-            file, os.O_RDWR | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC | open_flags.NO_WAIT
+            file, os.O_RDWR | file_calls.NO_LINK | file_calls.CLOSE_ON_EXEC | file_calls.NO_WAIT
         )
     except OSError:
         return False

@@ -22,7 +22,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 
 KILL: Final[signal.Signals] = getattr(signal, "SIGKILL", signal.SIGTERM)
 """Ends a process that does not want to. Windows ends every process that is sent SIGTERM."""
@@ -281,7 +281,7 @@ def read_proc(pid: int, name: str) -> bytes:
     Raises:
         OSError: the process has ended, or belongs to another user.
     """
-    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | open_flags.CLOSE_ON_EXEC)
+    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | file_calls.CLOSE_ON_EXEC)
     try:
         parts = []
         while part := os.read(descriptor, 1 << 17):

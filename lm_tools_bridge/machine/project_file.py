@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags, private_files
+from lm_tools_bridge.machine import file_calls, private_files
 from lm_tools_bridge.machine.private_files import UnsafePathError
 
 FolderIdentity = tuple[int, int]
 """Device and inode of a folder."""
 _PASS_THROUGH: Final = getattr(os, "O_PATH", os.O_RDONLY)
 """A folder above the file needs to be entered only; not every user may list `/home`."""
-_FOLDER: Final = open_flags.FOLDER | open_flags.NO_LINK | open_flags.CLOSE_ON_EXEC
+_FOLDER: Final = file_calls.FOLDER | file_calls.NO_LINK | file_calls.CLOSE_ON_EXEC
 _HAS_DESCRIPTORS: Final = sys.platform != "win32"
 
 
@@ -87,9 +87,7 @@ class HeldFolder:
 
     def move(self, name: str, other: str) -> None:
         """Put a file of this folder in the place of another one. Raises like `remove`."""
-        os.replace(
-            self._place(name), self._place(other), src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor
-        )
+        file_calls.replace(self._place(name), self._place(other), self.descriptor)
 
     def link(self, name: str, other: str) -> None:
         """Give a file of this folder a second name, which must not exist. Raises like `remove`."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 
 MAX_SOURCE: Final = 16 * 1024 * 1024
 """Bytes of a source: language servers take minutes for larger files, or give up."""
@@ -26,7 +26,7 @@ def open_file(path: Path) -> Iterator[int]:
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
-    descriptor = os.open(path, open_flags.READ_FILE)
+    descriptor = os.open(path, file_calls.READ_FILE)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))

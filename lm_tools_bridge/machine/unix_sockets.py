@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.own_process import own_euid
 
 # The block takes milliseconds: who holds the folder for seconds hangs, and its waiters must not hang with it.
@@ -34,7 +34,7 @@ def exclusive(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    descriptor = os.open(folder, open_flags.READ_FOLDER)
+    descriptor = os.open(folder, file_calls.READ_FOLDER)
     try:
         deadline = time.monotonic() + WAIT_S
         while not _lock(descriptor):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.private_files import make_private
 
 SCHEMA_VERSION: Final = 2
@@ -140,11 +140,10 @@ def open_to_write(path: Path, wait_s: float = BUSY_S) -> sqlite3.Connection:
         OSError, lm_tools_bridge.machine.private_files.UnsafePathError: file or folder cannot be used.
     """
     make_private(path.parent)
-    flags = os.O_RDWR | os.O_CREAT | open_flags.NO_LINK
+    flags = os.O_RDWR | os.O_CREAT | file_calls.NO_LINK
     file = os.open(path, flags, 0o600)
     try:
-        if os.name == "posix":
-            os.fchmod(file, 0o600)  # it may be a copy, or from a backup
+        file_calls.restrict(file, 0o600)  # it may be a copy, or from a backup
     finally:
         os.close(file)
     database = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)

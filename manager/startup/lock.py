@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.private_files import open_lock_file
 
 # The description is one short line; a bound, because other programs of the user can write the file.
@@ -89,7 +89,7 @@ class Lock:
     def holder(path: Path) -> LockHolder | None:
         """Who holds the lock on `path`; None if nobody does, or it cannot be opened. Changes nothing."""
         try:
-            descriptor = os.open(path, os.O_RDWR | open_flags.NO_LINK)
+            descriptor = os.open(path, os.O_RDWR | file_calls.NO_LINK)
         except OSError:
             return None
         try:

@@ -6,13 +6,12 @@ descendants therefore does not kill the manager, which serves other clients, too
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 
 WATCHED_S: Final = 5.0
 """Seconds in which an exit of the manager is reported; after that it counts as serving."""
@@ -20,9 +19,7 @@ WATCHED_S: Final = 5.0
 
 def main() -> int:
     """Start the manager. Returns its exit code if it exits at once, 0 if it serves or a signal killed it."""
-    descriptor = os.open(
-        Path(sys.argv[1]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | open_flags.NO_LINK, 0o600
-    )
+    descriptor = file_calls.open_to_append(Path(sys.argv[1]))
     process = subprocess.Popen(
         [sys.executable, "-I", "-m", "manager", "serve", "--background", *sys.argv[2:]],
         stdin=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from lm_tools_bridge.backoff import backoff
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
 from lm_tools_bridge.machine.unix_sockets import receive_descriptors
 from lm_tools_bridge.protocol import names
@@ -104,7 +104,7 @@ class ForkServer:
         block = b"".join(b"%b=%b\0" % (os.fsencode(k), os.fsencode(v)) for k, v in spec.environment.items())
         message = fork_server.encode(ForkRequest(spec.instance, spec.listener.fileno(), block))
         with contextlib.ExitStack() as theirs:
-            folder = os.open(spec.root, open_flags.NAME_ONLY | open_flags.FOLDER)
+            folder = os.open(spec.root, file_calls.NAME_ONLY | file_calls.FOLDER)
             theirs.callback(os.close, folder)
             output = open_log(spec.log)
             theirs.callback(os.close, output)

@@ -22,7 +22,7 @@ from typing import IO, Final
 
 import msgspec
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
 from lm_tools_bridge.machine.process_ending import Ending, open_pidfd, reap_child
 from lm_tools_bridge.protocol import names
@@ -35,9 +35,8 @@ TAIL_LINES: Final = 20
 
 def open_log(log: Path) -> int:
     """Open the log file for a server's output and return its descriptor, which the caller closes."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | open_flags.NO_LINK
     try:
-        return os.open(log, flags, 0o600)
+        return file_calls.open_to_append(log)
     except OSError:  # a full or read-only disk must not prevent the start
         return os.open(os.devnull, os.O_WRONLY)
 

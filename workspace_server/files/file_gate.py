@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 
 OUTSIDE: Final = "outside the workspace"
 
@@ -35,7 +35,7 @@ class FileGate:
         real = os.path.realpath(path)
         if not self.holds(real):  # before it is opened: to open a device can do something
             raise OSError(errno.EACCES, OUTSIDE, str(path))
-        descriptor = os.open(real, open_flags.READ_NO_LINK)
+        descriptor = os.open(real, file_calls.READ_NO_LINK)
         try:
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISDIR(mode):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
@@ -76,12 +76,12 @@ class FolderEvents:
         import ctypes  # noqa: PLC0415  takes milliseconds, and most servers never ask
 
         library = ctypes.CDLL(None, use_errno=True)
-        queue = library.inotify_init1(open_flags.NO_WAIT | open_flags.CLOSE_ON_EXEC)
+        queue = library.inotify_init1(file_calls.NO_WAIT | file_calls.CLOSE_ON_EXEC)
         if queue < 0:
             return None
         try:
             limit = min(MAX_WATCHES, int(_SYSTEM_LIMIT.read_text()) // SHARE)
-            mounts = os.open(_MOUNTS, os.O_RDONLY | open_flags.CLOSE_ON_EXEC)
+            mounts = os.open(_MOUNTS, os.O_RDONLY | file_calls.CLOSE_ON_EXEC)
         except (OSError, ValueError):
             os.close(queue)
             return None

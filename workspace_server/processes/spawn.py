@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from workspace_server.processes.confinement import LAUNCHER, Confinement
 
 LAUNCHED: Final = b"."
@@ -123,7 +123,7 @@ def _open_pipes(ours: ExitStack, theirs: ExitStack, stdin: bool | bytes) -> _Pip
         their_stdin, our_stdin = os.pipe()
         ours.callback(os.close, our_stdin)
     elif stdin is False:
-        their_stdin = os.open(os.devnull, os.O_RDONLY | open_flags.CLOSE_ON_EXEC)
+        their_stdin = os.open(os.devnull, os.O_RDONLY | file_calls.CLOSE_ON_EXEC)
     else:
         their_stdin = _anonymous_file(stdin)
     theirs.callback(os.close, their_stdin)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from workspace_server.secrets.entry import MAX_VALUE_BYTES, SecretStoreError, check_key, entry_name
 
 VARIABLE: Final = "LMTB_SECRET_"
@@ -110,7 +110,7 @@ def _is_key(text: str) -> bool:
 
 
 def _text_of(path: Path) -> str:
-    flags = open_flags.READ_FILE
+    flags = file_calls.READ_FILE
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("is not a regular file")

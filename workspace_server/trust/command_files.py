@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from workspace_server.files.change_detection import ChangeDetector, FileIdentity, file_identity, is_settled
 from workspace_server.trust.item import file_name
 
@@ -117,7 +117,7 @@ MAX_KEPT: Final = 8 * 1024 * 1024
 # Bytes of all files of a command: hashing more would take seconds.
 MAX_HASHED: Final = 512 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
-_FLAGS: Final = open_flags.CLOSE_ON_EXEC | open_flags.NO_WAIT
+_FLAGS: Final = file_calls.CLOSE_ON_EXEC | file_calls.NO_WAIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
 from lm_tools_bridge.code_intelligence.library_folders import library_folders
 from lm_tools_bridge.code_intelligence.server_process.launch import Launch
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.own_children import MAX_FILE_BYTES
 from lm_tools_bridge.machine.own_distribution import LANGUAGE_SERVERS, data_folder
 from lm_tools_bridge.machine.private_folder import PrivateFolder, temporary_folder
@@ -155,7 +155,7 @@ def _has_cache(folder: Path, launch: Launch) -> bool:
 
 def _make_inside(folder: Path, below: str) -> bool:
     """Make a folder inside another one; False if a link is in its way, which may lead anywhere."""
-    flags = open_flags.READ_FOLDER
+    flags = file_calls.READ_FOLDER
     try:
         with ExitStack() as stack:
             descriptor = os.open(folder, flags)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from lm_tools_bridge.code_intelligence.tree.disk_text import FileLines, decoded
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from workspace_server.files.file_gate import FileGate, real_path
 
 MAX_FILE: Final = 8 * 1024 * 1024
@@ -130,7 +130,7 @@ def _compared(path: str) -> str | None:
     The kernel's own files have no size, and are not the same for each process.
     """
     try:
-        descriptor = os.open(path, open_flags.READ_FILE)
+        descriptor = os.open(path, file_calls.READ_FILE)
     except OSError:
         return "" if not os.access(path, os.R_OK) else None
     try:

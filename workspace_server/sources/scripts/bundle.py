@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.private_folder import remove
 from workspace_server.files.change_detection import FileIdentity, file_identity
 from workspace_server.sources.scripts.folders import MAX_BYTES, Survey
@@ -110,7 +110,7 @@ def read(survey: Survey) -> tuple[Bundle, tuple[FileIdentity, ...]]:
 
 def _read_file(folder: str, name: str) -> tuple[bytes, FileIdentity]:
     try:
-        descriptor = os.open(f"{folder}/{name}", open_flags.READ_NO_LINK)
+        descriptor = os.open(f"{folder}/{name}", file_calls.READ_NO_LINK)
         with os.fdopen(descriptor, "rb") as file:
             before = file_identity(os.fstat(descriptor))
             content = file.read(MAX_BYTES + 1) if stat.S_ISREG(before[2]) else b""
@@ -225,7 +225,7 @@ def _write(bundle: Bundle, folder: Path) -> None:
         runs = name in bundle.executable or content.startswith(b"#!")
         with file.open("xb") as out:
             out.write(content)
-            os.fchmod(out.fileno(), 0o500 if runs else 0o400)
+            file_calls.restrict(out.fileno(), 0o500 if runs else 0o400)
     for name, target in bundle.links.items():
         link = folder / name
         link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

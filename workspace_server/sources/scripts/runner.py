@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.disks import worded
 from lm_tools_bridge.machine.private_folder import PrivateFolder, remove, temporary_folder
 from lm_tools_bridge.protocol.errors import Reason, Refusal
@@ -250,7 +250,7 @@ def _prepare(folder: Path, stdin: bytes, temporary: PrivateFolder | None) -> Non
 def _read_result(file: Path) -> bytes | None:
     """The content of the result file; None if the script wrote none."""
     try:
-        descriptor = os.open(file, open_flags.READ_NO_LINK)
+        descriptor = os.open(file, file_calls.READ_NO_LINK)
         with os.fdopen(descriptor, "rb") as content:
             return content.read(MAX_RESULT + 1)
     except OSError:

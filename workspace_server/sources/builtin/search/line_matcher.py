@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from lm_tools_bridge.machine import open_flags
+from lm_tools_bridge.machine import file_calls
 
 # Larger files are read by lines, to bound the memory; below, one read is faster.
 WHOLE_FILE = 16 * 1024 * 1024
@@ -104,7 +104,7 @@ def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
         OSError: the file cannot be read.
         UnicodeError: the file is binary: it contains a NUL, or a line longer than `WHOLE_FILE` characters.
     """
-    descriptor = os.open(path, open_flags.READ_FILE)
+    descriptor = os.open(path, file_calls.READ_FILE)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

@@ -88,9 +88,10 @@ def _folders() -> Iterator[str]:
     except OSError:
         return
     home = os.path.expanduser("~")  # noqa: PTH111  the same
-    while folder not in (home, os.sep, ""):
+    # the folder above the root is the root itself, also that of a drive
+    while folder != home and (above := os.path.dirname(folder)) != folder:  # noqa: PTH120  the same
         yield folder
-        folder = os.path.dirname(folder)  # noqa: PTH120  the same
+        folder = above
 
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import ntpath
 import os
+import posixpath
 import subprocess
 import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -104,3 +108,27 @@ def test_an_interruption_is_said_in_one_word(
         main()
     assert ended.value.code == 1
     assert capsys.readouterr().err == "\ninterrupted\nNext step: run it again\n"
+
+
+@pytest.mark.parametrize(
+    ("system", "folder", "home", "expected"),
+    [
+        (posixpath, "/a/b", "/home/me", ["/a/b", "/a"]),
+        (posixpath, "/", "/home/me", []),
+        (posixpath, "/home/me/p", "/home/me", ["/home/me/p"]),
+        (ntpath, "Z:\\a\\b", "C:\\Users\\me", ["Z:\\a\\b", "Z:\\a"]),
+        (ntpath, "Z:\\", "C:\\Users\\me", []),
+        (ntpath, "\\\\server\\share\\p", "C:\\Users\\me", ["\\\\server\\share\\p"]),
+    ],
+)  # fmt: skip
+def test_files_are_looked_for_up_to_the_root_of_a_drive_and_not_for_ever(
+    system: ModuleType, folder: str, home: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getcwd", lambda: folder)
+    monkeypatch.setattr(system, "expanduser", lambda _: home)
+    monkeypatch.setattr(os, "path", system)
+    folders = overview._folders()
+    try:
+        assert list(itertools.islice(folders, 10)) == expected
+    finally:
+        monkeypatch.undo()

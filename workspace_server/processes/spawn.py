@@ -11,13 +11,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import SourceFileLoader
 from typing import Final
 
 from lm_tools_bridge.machine import file_calls
+from lm_tools_bridge.machine.windows_programs import batch_refusal, find_program
 from workspace_server.processes.confinement import LAUNCHER, Confinement
 
+IS_WINDOWS: Final = sys.platform == "win32"
 LAUNCHED: Final = b"."
 # Characters: a program's name comes from a file that anybody may have written.
 _NAME_LIMIT: Final = 200
@@ -92,6 +94,8 @@ def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:
     """
     if not command.argv:
         raise start_error(command, "there is no command")
+    if IS_WINDOWS:
+        command = _windows_command(command)
     with ExitStack() as ours, ExitStack() as theirs:
         try:
             pipes = _open_pipes(ours, theirs, stdin)
@@ -102,6 +106,21 @@ def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:
             raise start_error(command, "command or environment cannot be passed on") from None
         ours.pop_all()
     return Spawned(popen, pipes.our_stdin, pipes.our_stdout, pipes.our_stderr, pipes.our_status)
+
+
+def _windows_command(command: Command) -> Command:
+    """The command with the path of its program.
+
+    Raises:
+        ChildStartError: the program is not on the PATH, or cmd.exe would execute an argument.
+    """
+    program = find_program(command.argv[0], command.env)
+    if program is None:
+        raise start_error(command, os.strerror(errno.ENOENT))
+    argv = program, *command.argv[1:]
+    if refusal := batch_refusal(argv):
+        raise start_error(command, refusal)
+    return replace(command, argv=argv)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from lm_tools_bridge.client_setup.adoption.decision import WORKSPACE_FILE, Adoption, decide
+from lm_tools_bridge.client_setup.adoption.decision import WORKSPACE_FILE, Adoption, Contents, decide
 from lm_tools_bridge.client_setup.adoption.file_formats import (
     PROJECT_FILES,
     USER_FORMATS,
     ServersFile,
     UserFormat,
     with_private_address,
+)
+from lm_tools_bridge.client_setup.adoption.left_to_us import (
+    SETTINGS_FILE,
+    SETTINGS_FORM,
+    decide_left_to_us,
 )
 from lm_tools_bridge.client_setup.change import Change, FileFormat, decoded, value_at
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client, Machine
@@ -84,10 +89,10 @@ class AdoptionFiles(ABC):
     def _read(self, path: str) -> FileState | Refusal:
         return file_access.read(self.root / path)
 
-    def read(self) -> dict[str, FileState] | Refusal:
+    def read(self, *more_paths: str) -> dict[str, FileState] | Refusal:
         """Every file by its path, also those that do not exist."""
         states: dict[str, FileState] = {}
-        for path in dict.fromkeys((self.target, *(file.path for file in self.files))):
+        for path in dict.fromkeys((self.target, *(file.path for file in self.files), *more_paths)):
             state = self._read(path)
             if isinstance(state, Refusal):
                 return state
@@ -104,11 +109,15 @@ class AdoptionFiles(ABC):
 
     def plan(self, names: Collection[str] = ()) -> PlannedAdoption | Refusal:
         """What would move, and how the files would change."""
-        states = self.read()
+        return self._plan_with(lambda contents: decide(contents, names, self.files, self.target))
+
+    def _plan_with(
+        self, decided: Callable[[Contents], Adoption | Refusal], *more_paths: str
+    ) -> PlannedAdoption | Refusal:
+        states = self.read(*more_paths)
         if isinstance(states, Refusal):
             return states
-        contents = {path: state.content for path, state in states.items()}
-        adoption = decide(contents, names, self.files, self.target)
+        adoption = decided({path: state.content for path, state in states.items()})
         if isinstance(adoption, Refusal):
             return adoption
         files = tuple(Planned(states[path], change.after) for path, change in adoption.changes.items())
@@ -132,8 +141,8 @@ class AdoptionFiles(ABC):
         except (OSError, UnsafePathError) as error:
             return Refusal("no_undo", f"the undo record cannot be read: {error}", "edit the files by hand")
         if not changes:
-            text = f"nothing was moved in {self.root}, or it was put back already"
-            return Refusal("no_undo", text, "see what could be moved: lmtb adopt --dry-run")
+            text = f"lmtb adopt changed nothing in {self.root}, or it was taken back already"
+            return Refusal("no_undo", text, "see what it would change: lmtb adopt --dry-run")
         steps = changes if whole else changes[-1:]
         states: dict[Path, FileState] = {}
         files: dict[Path, Planned] = {}
@@ -314,6 +323,22 @@ class ProjectFiles(AdoptionFiles):
         """The files of clients in a project."""
         return PROJECT_FILES
 
+    def plan_left_to_us(
+        self, names: Collection[str] = (), refused_before: Collection[str] = ()
+    ) -> PlannedAdoption | Refusal:
+        """How Claude Code would be told not to start the servers of `.mcp.json`, which stays as it is.
+
+        Args:
+            names: the servers; all if empty.
+            refused_before: namespaces of those that it does not start already.
+        """
+        return self._plan_with(
+            lambda contents: decide_left_to_us(contents, names, refused_before), SETTINGS_FILE
+        )
+
+    def _form(self, path: Path) -> FileFormat:
+        return SETTINGS_FORM if path == self.root / SETTINGS_FILE else super()._form(path)
+
     @property
     def _name(self) -> str:
         return "project-" + hashlib.sha256(os.fsencode(self.root)).hexdigest()[:32]
@@ -338,6 +363,8 @@ class UserFiles(AdoptionFiles):
     machine: Machine
     state_dir: Path
     target: str
+    clients: frozenset[str] | None = None
+    """The ids of the clients whose files count; None for all."""
 
     @property
     def root(self) -> Path:  # type: ignore[override]  # read-only, which the base does not say
@@ -347,7 +374,7 @@ class UserFiles(AdoptionFiles):
     @cached_property
     def files(self) -> Sequence[ServersFile]:
         """The files of the user's clients, and their sections."""
-        return _list_user_files(self.machine)
+        return _list_user_files(self.machine, self.clients)
 
     def _read(self, path: str) -> FileState | Refusal:
         """The file. The `workspace.toml` becomes readable by its user only: secrets move to it."""
@@ -366,11 +393,13 @@ def _read_content(path: Path) -> bytes | None:
     return state.content if isinstance(state, FileState) else None
 
 
-def _list_user_files(machine: Machine) -> Sequence[ServersFile]:
+def _list_user_files(machine: Machine, chosen: frozenset[str] | None) -> Sequence[ServersFile]:
     """Where the user's clients have servers: their files, and sections of these for single projects."""
     clients = {client.id: client for client in CLIENTS}
     files: list[ServersFile] = []
     for user_format in USER_FORMATS:
+        if chosen is not None and user_format.client not in chosen:
+            continue
         client = clients[user_format.client]
         for file in client.candidates(machine):
             files.append(_file(client, user_format, file))

@@ -47,7 +47,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What is to be done: the changes by path, `workspace.toml` first, and what becomes of each server."""
+    """What is to be done: the changes by path, `workspace.toml` first, and what becomes of each server.
+
+    A server that moves is no longer started by its client; with the file kept, only the client is told so.
+    """
 
     changes: Mapping[str, Change]
     servers: tuple[Server, ...]
@@ -77,6 +80,20 @@ def decide(
         files: where servers may be, the one with precedence first.
         target: the path of the `workspace.toml`.
     """
+    texts = texts_of(contents, target)
+    if isinstance(texts, Refusal):
+        return texts
+    present = _present(texts.get(target, ""), target)
+    if isinstance(present, Refusal):
+        return present
+    entries = list_entries(texts, files)
+    if isinstance(entries, Refusal):
+        return entries
+    return _Decision(target, present, entries, names).adoption(contents, texts)
+
+
+def texts_of(contents: Contents, target: str) -> dict[str, str] | Refusal:
+    """The texts of files by path; refused if one of a project's is too large, or one is not UTF-8."""
     texts: dict[str, str] = {}
     for path, content in contents.items():
         if target == WORKSPACE_FILE and len(content or b"") > MAX_BYTES:
@@ -86,13 +103,7 @@ def decide(
         if isinstance(text, Refusal):
             return text
         texts[path] = text
-    present = _present(texts.get(target, ""), target)
-    if isinstance(present, Refusal):
-        return present
-    entries = _list_entries(texts, files)
-    if isinstance(entries, Refusal):
-        return entries
-    return _Decision(target, present, entries, names).adoption(contents, texts)
+    return texts
 
 
 def _present(text: str, target: str) -> list[str] | Refusal:
@@ -109,7 +120,7 @@ def _present(text: str, target: str) -> list[str] | Refusal:
     return [namespace_of(str(entry.get("namespace", ""))) for entry in entries]
 
 
-def _list_entries(
+def list_entries(
     texts: Mapping[str, str], files: Sequence[ServersFile]
 ) -> list[tuple[ServersFile, str, Any]] | Refusal:
     """Every entry of the clients' files, in their order."""

@@ -1,4 +1,4 @@
-"""Finds all servers that `lmtb adopt` moved, and puts them back where they were. Blocks."""
+"""Finds all servers that `lmtb adopt` took from their clients, and puts them back. Blocks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 
 from lm_tools_bridge.client_setup.adoption.adoption_files import AdoptionFiles, ProjectFiles, UserFiles
 from lm_tools_bridge.client_setup.adoption.decision import USER_FILE, WORKSPACE_FILE
+from lm_tools_bridge.client_setup.adoption.left_to_us import SETTINGS_FILE
 from lm_tools_bridge.client_setup.clients import Machine
 from lm_tools_bridge.client_setup.editing import undo_records
 from lm_tools_bridge.client_setup.refusals import Refusal
@@ -61,7 +62,7 @@ class MovedServers:
         """What is not where it was, for people."""
         yield from self.refused
         for name, _ in self.places if not self.refused else ():
-            yield f"the servers of {name} that were moved into a workspace.toml"
+            yield f"the servers of {name} that lmtb adopt took from their client"
 
 
 def _project_roots(state_dir: Path) -> Iterator[Path]:
@@ -75,6 +76,8 @@ def _project_roots(state_dir: Path) -> Iterator[Path]:
 
 
 def _root_of(path: Path) -> Path | None:
-    """The project of a `workspace.toml`; None for another file."""
-    ending = Path(WORKSPACE_FILE).parts
-    return Path(*path.parts[: -len(ending)]) if path.parts[-len(ending) :] == ending else None
+    """The project of a file that each change has: its `workspace.toml`, or Claude Code's settings."""
+    for ending in (Path(WORKSPACE_FILE).parts, Path(SETTINGS_FILE).parts):
+        if path.parts[-len(ending) :] == ending:
+            return Path(*path.parts[: -len(ending)])
+    return None

@@ -1,145 +1,115 @@
-"""The verb adopt: moves servers of clients' files into a `workspace.toml`, and back again.
+"""The verb adopt: has servers that clients start themselves run from here only, and takes that back.
 
-Values that may be secret are masked in what is shown.
+Values that may be secret are masked in what is shown of the user's own files.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Literal, NoReturn
 
 import click
 
-from lm_tools_bridge.client_setup.adoption.adoption_files import ProjectFiles, UserFiles
-from lm_tools_bridge.client_setup.adoption.decision import USER_FILE, WORKSPACE_FILE, Adoption, Server
-from lm_tools_bridge.client_setup.adoption.project_entry import LEADS_TO_US
-from lm_tools_bridge.client_setup.change import FileFormat, decoded, value_at
+from lm_tools_bridge.client_setup.adoption.adoption_files import PlannedUndo, ProjectFiles, UserFiles
+from lm_tools_bridge.client_setup.adoption.decision import USER_FILE, Adoption
+from lm_tools_bridge.client_setup.adoption.moved_servers import MovedServers
+from lm_tools_bridge.client_setup.adoption.sharing import (
+    Share,
+    find_projects,
+    plan_for_project,
+    plan_for_user,
+)
 from lm_tools_bridge.client_setup.cli.context import user_machine
-from lm_tools_bridge.client_setup.clients import CLIENTS
-from lm_tools_bridge.client_setup.configured_entries import configuration_of
+from lm_tools_bridge.client_setup.cli.share_texts import (
+    changes_json,
+    list_left,
+    mask_of,
+    next_step,
+    place_of,
+    share_json,
+    texts_of,
+)
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.workbench import Planned
 from lm_tools_bridge.terminal.command_line import Failure, confirm, examples, json_option, print_json, say
-from lm_tools_bridge.text.jsonc_parser import Dialect
-from manager.cli.output.file_changes import diff_lines, short, show_diff
-from manager.cli.output.manager_access import user_paths
+from lm_tools_bridge.terminal.views import Note, Tone
+from manager import exit_codes
+from manager.cli.output.file_changes import short, show_diff
+from manager.cli.output.manager_access import ask, user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import root_of
-
-MASK: Final = "********"
-_SECRET_TABLES: Final = frozenset({"env", "environment", "headers", "http_headers", "oauth", "auth"})
-_SECRET_NAME: Final = re.compile(r"(?i)token|secret|passw|api-?_?key|auth|credential")
-_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{env:[^}]*\}")
-_LEAST: Final = 4
-"""Shorter values are masked only where they stand alone between quotation marks."""
+from manager.status_reading import merged_workspaces
 
 
-def secrets_in(value: Any) -> frozenset[str]:
-    """The texts in a decoded file that may be secret: of variables, headers, tokens, options and queries."""
-    return frozenset(text for text in _secrets(value) if text and not _VARIABLE.fullmatch(text))
-
-
-def secrets_of(files: Iterable[tuple[str, bytes | None]]) -> frozenset[str]:
-    """The same of files with these names and contents; one that cannot be read has none."""
-    secrets: set[str] = set()
-    for name, content in files:
-        text = decoded(content or b"", name)
-        dialect = None if name.endswith(".toml") else Dialect(comments=True, trailing_commas=True)
-        if isinstance(text, str):
-            secrets |= secrets_in(value_at(text, FileFormat("", dialect), ()))
-    return frozenset(secrets)
-
-
-def masked(text: str, secrets: Collection[str]) -> str:
-    """A line of a file without these texts, however they are written in it."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        for written in {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}:
-            if len(secret) >= _LEAST:
-                text = text.replace(written, MASK)
-            for mark in "\"'":
-                text = text.replace(f"{mark}{written}{mark}", f"{mark}{MASK}{mark}")
-    return text
-
-
-def _secrets(value: Any, *, inside: bool = False) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            hidden = inside or key in _SECRET_TABLES or bool(_SECRET_NAME.search(key))
-            yield from _secrets(item, inside=hidden)
-    elif isinstance(value, list):
-        yield from _of_arguments(value)
-        for item in value:
-            yield from _secrets(item, inside=inside)
-    elif isinstance(value, str):
-        yield from [value, value.partition(" ")[2]] if inside else _of_address(value)
-
-
-def _of_arguments(words: list[Any]) -> Iterator[str]:
-    """The values of options such as `--token x`, `--token=x` and `TOKEN=x`."""
-    texts = [word if isinstance(word, str) else "" for word in words]
-    for word, following in zip_longest(texts, texts[1:], fillvalue=""):
-        name, equals, value = word.partition("=")
-        if _SECRET_NAME.search(name):
-            yield value if equals else following if name.startswith("-") else ""
-
-
-def _of_address(text: str) -> Iterator[str]:
-    if "://" not in text:
-        return
-    try:
-        parts = urlsplit(text)
-        yield from filter(None, (parts.password, parts.username))
-    except ValueError:
-        return
-    yield from (value for _, value in parse_qsl(parts.query))
-
-
-@click.command(epilog=examples("lmtb adopt --dry-run", "lmtb adopt", "lmtb adopt --undo"))
+@click.command(epilog=examples("lmtb adopt --dry-run", "lmtb adopt", "lmtb adopt --all", "lmtb adopt --undo"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--user", is_flag=True, help="Move servers of your own files, for all projects.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="In all projects that are known here. With --undo: take all changes back.",
+)
+@click.option(
+    "--move/--keep",
+    "moves",
+    default=None,
+    help="Move servers to workspace.toml, or keep .mcp.json. [default: --keep in a repository of git]",
+)
 @click.option("--undo", is_flag=True, help="Take the last change back: put its servers back where they were.")
-@click.option("--all", "everything", is_flag=True, help="With --undo: take all changes back.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cwd_option
 @json_option
 @click.pass_context
 def adopt(
-    ctx: click.Context, /, names: tuple[str, ...], user: bool, undo: bool, everything: bool, **options: bool
+    ctx: click.Context, /, names: tuple[str, ...], user: bool, everything: bool, **options: Any
 ) -> None:
-    """Move servers that clients start themselves into a workspace.toml.
+    """Run servers of clients' files from here only, so that no client starts a copy of its own.
 
-    Without --user, reads the project's .mcp.json, .vscode/mcp.json and .cursor/mcp.json, and writes its
-    workspace.toml. With --user, reads the files of Claude Code, Codex, Gemini CLI, opencode, VS Code and
-    Cursor in your home folder, and writes your own workspace.toml, which counts in all projects. Afterwards,
-    these clients start no second copy of the servers.
+    In a repository of git, .mcp.json stays as it is, and so nothing changes for colleagues: Claude Code is
+    told in .claude/settings.local.json not to start its servers. Elsewhere, and with --move, the servers of
+    .mcp.json, .vscode/mcp.json and .cursor/mcp.json move to the project's workspace.toml. With --user, those
+    of Claude Code, Codex, Gemini CLI, opencode, VS Code and Cursor in your home folder move to your own
+    workspace.toml, which counts in all projects.
 
-    Shows the change of every file and asks; writes all files or none. A server that workspace.toml cannot
-    express stays where it is. Without NAME, all servers move.
+    Shows the change of every file and asks; writes all files of a project or none. A server that cannot run
+    here as it does there stays. Without NAME, all servers are meant.
     """
-    if undo and names:
-        raise click.UsageError("--undo restores all files: it takes no names")
-    if everything and not undo:
-        raise click.UsageError("--all is about --undo")
-    if user and ctx.obj is not None:
-        raise click.UsageError("--user is about no project: it takes no --cwd")
-    command = _Command(_user_files() if user else _project_files(ctx.obj), **options)
+    undo, moves = options.pop("undo"), options.pop("moves")
+    _check_usage(ctx, names, user=user, everything=everything, moves=moves, undo=undo)
+    is_everywhere = everything and not user and ctx.obj is None
+    if user:
+        every: list[ProjectFiles | UserFiles] = [_user_files()]
+    elif not is_everywhere:
+        every = [ProjectFiles(Path(root_of(ctx.obj)), user_paths().state_dir)]
+    else:
+        every = _changed_projects() if undo else _known_projects()
+    command = _Command(every, is_everywhere, moves, **options)
     if undo:
         command.undo(whole=everything)
     else:
         command.adopt(names)
 
 
-def _project_files(cwd: Path | None) -> ProjectFiles:
-    return ProjectFiles(Path(root_of(cwd)), user_paths().state_dir)
+def _check_usage(
+    ctx: click.Context, names: Sequence[str], *, user: bool, everything: bool, moves: bool | None, undo: bool
+) -> None:
+    if undo and (names or moves is not None):
+        raise click.UsageError("--undo restores all files: it takes no names, --move or --keep")
+    if names and everything:
+        raise click.UsageError("--all is about all servers: it takes no names")
+    if user and ctx.obj is not None:
+        raise click.UsageError("--user is about no project: it takes no --cwd")
+    if user and moves is False:
+        raise click.UsageError(
+            "--user moves servers: clients cannot be told not to start those of your own files"
+        )
+    if everything and not undo and (user or ctx.obj is not None):
+        raise click.UsageError("--all is about all projects: it takes no --user or --cwd")
 
 
 def _user_files() -> UserFiles:
@@ -147,101 +117,149 @@ def _user_files() -> UserFiles:
     return UserFiles(user_machine(), paths.state_dir, str(paths.config_dir / USER_FILE))
 
 
+def _known_projects() -> list[ProjectFiles | UserFiles]:
+    state_dir = user_paths().state_dir
+    return [ProjectFiles(root, state_dir) for root in find_projects(user_machine(), managers_projects())]
+
+
+def managers_projects() -> list[Path]:
+    """The roots of the projects on this machine that the running manager knows; none without one."""
+    try:
+        rows = merged_workspaces(ask("/status"))
+    except Failure:
+        return []
+    return [Path(root) for row in rows if (root := str(row.get("root"))).startswith("/")]
+
+
+def _changed_projects() -> list[ProjectFiles | UserFiles]:
+    places = MovedServers.find_all(user_paths(), user_machine().home).places
+    return [files for _, files in places if isinstance(files, ProjectFiles)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """One run of the verb, with its options."""
+    """One run of the verb, with its options.
 
-    files: ProjectFiles | UserFiles
+    Attributes:
+        every: the files of each project, or those of the user.
+        is_everywhere: whether a project that is refused does not hinder the others.
+    """
+
+    every: Sequence[ProjectFiles | UserFiles]
+    is_everywhere: bool
+    moves: bool | None
     dry_run: bool
     yes: bool
     as_json: bool
 
-    @property
-    def _is_user(self) -> bool:
-        return isinstance(self.files, UserFiles)
-
     def adopt(self, names: Sequence[str]) -> None:
-        planned = self.files.plan(names)
-        if isinstance(planned, Refusal):
-            _fail(planned)
-        adoption = planned.adoption
-        self._check_names(names, adoption)
-        self._show(planned.files, adoption)
-        if not adoption.moved:
-            nothing = (
-                "clients start no servers of your own files"
-                if self._is_user
-                else "clients start no servers here"
-            )
-            why = "" if self._left(adoption) else f": {nothing}"
-            self._end("unchanged", f"nothing to move{why}", (), adoption)
-        elif self._may(planned.files):
-            refused = self.files.adopt(planned)
-            if refused is not None:
-                _fail(refused)
-            self._end("done", self._next_steps(adoption), planned.files, adoption)
+        shares, refusals = self._plans(names)
+        for share in shares:
+            _check_names(share, names)
+            self._show(share.files, share.planned.files, share.planned.adoption)
+        changing = [share for share in shares if share.planned.files]
+        changed_files = [file for share in changing for file in share.planned.files]
+        if not changing:
+            self._end("unchanged", _nothing_to_do(shares), shares)
+        elif not self._may(changed_files):
+            self._end("planned" if self.dry_run else "declined", ["nothing was written"], shares)
         else:
-            result: _Result = "planned" if self.dry_run else "declined"
-            self._end(result, "nothing was written", planned.files, adoption)
+            done = [share for share in changing if self._is_done(share, refusals)]
+            self._end("done", [line for share in done for line in texts_of(share)], shares, done)
+        if refusals:
+            raise SystemExit(exit_codes.FAILED)
+
+    def _plans(self, names: Sequence[str]) -> tuple[list[Share], list[Refusal]]:
+        """The plans, and the refusals, of which each is told."""
+        shares: list[Share] = []
+        refusals: list[Refusal] = []
+        for files in self.every:
+            if isinstance(files, UserFiles):
+                share = plan_for_user(files, names)
+            else:
+                share = plan_for_project(files, user_machine(), names, moves=self.moves)
+            if isinstance(share, Refusal):
+                self._refuse(files, share, refusals)
+            else:
+                shares.append(share)
+        return shares, refusals
+
+    def _is_done(self, share: Share, refusals: list[Refusal]) -> bool:
+        refused = share.files.adopt(share.planned)
+        if refused is not None:
+            self._refuse(share.files, refused, refusals)
+        return refused is None
+
+    def _refuse(self, files: ProjectFiles | UserFiles, refusal: Refusal, refusals: list[Refusal]) -> None:
+        """Tell of a refusal; alone, it ends the command."""
+        if not self.is_everywhere:
+            _fail(refusal)
+        refusals.append(refusal)
+        problem = Note(f"{short(files.root)}: {refusal.message}", Tone.BAD)
+        say(problem, f"Next step: {refusal.next_step}", err=True)
 
     def undo(self, *, whole: bool) -> None:
-        planned = self.files.plan_undo(whole=whole)
-        if isinstance(planned, Refusal):
-            self._show_changed_since(planned)
-            _fail(planned)
-        self._show(planned.files)
-        if not self._may(planned.files):
-            self._end("planned" if self.dry_run else "declined", "nothing was written", planned.files)
+        plans: list[tuple[ProjectFiles | UserFiles, PlannedUndo]] = []
+        refusals: list[Refusal] = []
+        for files in self.every:
+            planned = files.plan_undo(whole=whole)
+            if isinstance(planned, Refusal):
+                self._show_changed_since(files, planned)
+                self._refuse(files, planned, refusals)
+            else:
+                plans.append((files, planned))
+                self._show(files, planned.files)
+        changed_files = [file for _, planned in plans for file in planned.files]
+        if plans and not self._may(changed_files):
+            self._end_undo("planned" if self.dry_run else "declined", ["nothing was written"], changed_files)
             return
-        refused = self.files.undo(planned)
+        lines = [line for files, planned in plans for line in self._undone(files, planned, refusals)]
+        self._end_undo("done", lines or ["nothing to undo"], changed_files)
+        if refusals:
+            raise SystemExit(exit_codes.FAILED)
+
+    def _undone(
+        self, files: ProjectFiles | UserFiles, planned: PlannedUndo, refusals: list[Refusal]
+    ) -> list[str]:
+        """Take a plan's changes back; what to say of it."""
+        refused = files.undo(planned)
         if refused is not None:
-            _fail(refused)
+            self._refuse(files, refused, refusals)
+            return []
         restored = ", ".join(short(file.state.path) for file in planned.files)
-        text = f"restored: {restored or 'nothing, all files are as they were'}"
+        lines = [f"restored: {restored or 'nothing, all files are as they were'}"]
         if planned.earlier:
             count = len(planned.earlier)
-            text += f"\n{count} earlier {'change' if count == 1 else 'changes'} can be taken back: "
-            text += "lmtb adopt --undo, or all with --undo --all"
-        self._end("done", text, planned.files)
+            scope = "--user" if isinstance(files, UserFiles) else f"--cwd {shlex.quote(str(files.root))}"
+            lines.append(
+                f"{count} earlier {'change' if count == 1 else 'changes'} can be taken back: "
+                f"lmtb adopt --undo {scope}, or all with --undo --all {scope}"
+            )
+        return lines
 
-    def _check_names(self, names: Sequence[str], adoption: Adoption) -> None:
-        unknown = sorted(set(names) - {server.name for server in adoption.servers})
-        if unknown:
-            text = f"no client file of {short(self.files.root)} has a server named {', '.join(unknown)}"
-            step = f"see what can be moved: lmtb adopt{' --user' * self._is_user} --dry-run"
-            raise Failure(text, step, reason="unknown_server")
-
-    def _show(self, files: Sequence[Planned], adoption: Adoption | None = None) -> None:
+    def _show(
+        self,
+        files: ProjectFiles | UserFiles,
+        planned: Sequence[Planned],
+        adoption: Adoption | None = None,
+    ) -> None:
         if self.as_json:
             return
-        mask = self._mask(files)
-        for file in files:
+        mask = mask_of(files, planned)
+        for file in planned:
             show_diff(file.state.path, file.state.content, file.after, mask=mask)
             if file.keeps_others:
                 say(f"{short(file.state.path)} was changed since; what others wrote stays")
-        for server in self._left(adoption) if adoption is not None else ():
-            say(f"stays in {_where(server)}: {server.name}: {server.reason}")
-        if self._is_user and files:
+        for server in list_left(files, adoption) if adoption is not None else ():
+            say(f"stays in {place_of(server)}: {server.name}: {server.reason}")
+        if isinstance(files, UserFiles) and planned:
             say("close these clients first: one that runs may write its old content over the change")
 
-    def _left(self, adoption: Adoption) -> list[Server]:
-        """The servers to name. Of the user's files, our own entry belongs there."""
-        return [server for server in adoption.left if not (self._is_user and server.reason == LEADS_TO_US)]
-
-    def _mask(self, files: Sequence[Planned]) -> Callable[[str], str] | None:
-        """What to mask in the changes; None for a project, whose files others read as well."""
-        if not self._is_user:
-            return None
-        contents = [
-            (file.state.path.name, text) for file in files for text in (file.state.content, file.after)
-        ]
-        return partial(masked, secrets=secrets_of(contents))
-
-    def _show_changed_since(self, refusal: Refusal) -> None:
+    def _show_changed_since(self, files: ProjectFiles | UserFiles, refusal: Refusal) -> None:
         if refusal.reason == "changed_since" and not self.as_json:
-            for state, written in self.files.changed_since():
-                planned = Planned(state, written)
-                show_diff(state.path, written, state.content, mask=self._mask([planned]))
+            for state, written in files.changed_since():
+                mask = mask_of(files, [Planned(state, written)])
+                show_diff(state.path, written, state.content, mask=mask)
 
     def _may(self, files: Sequence[Planned]) -> bool:
         if self.dry_run or self.yes or not files:
@@ -250,74 +268,50 @@ class _Command:
         step = "look at the changes with --dry-run, then repeat the command with --yes"
         return confirm(question, "this changes files", step=step)
 
-    def _next_steps(self, adoption: Adoption) -> str:
-        names = ", ".join(dict.fromkeys(server.name for server in adoption.moved))
-        if isinstance(self.files, UserFiles):
-            target, option, step = short(Path(self.files.target)), "--user", self._user_step(adoption)
-        else:
-            here = shlex.quote(str(self.files.root))
-            target, option = WORKSPACE_FILE, f"--cwd {here}"
-            step = f"allow those to run that were not trusted before: lmtb trust {here}"
-        return f"moved to {target}: {names}\n  undo: lmtb adopt --undo {option}\nNext step: {step}"
-
-    def _user_step(self, adoption: Adoption) -> str:
-        """Clients lose what moved until they have us."""
-        moved = {server.file.client for server in adoption.moved}
-        machine = user_machine()
-        without = [
-            client.id
-            for client in CLIENTS
-            if client.title in moved and not configuration_of(client, machine, Path.cwd(), None).entries
-        ]
-        add = (
-            f"connect these clients to LM Tools Bridge: lmtb client add {' '.join(without)}; then "
-            if without
-            else ""
-        )
-        return f"{add}restart {', '.join(sorted(moved))}, and look with: lmtb doctor"
-
     def _end(
-        self, result: _Result, text: str, files: Sequence[Planned], adoption: Adoption | None = None
+        self, result: _Result, lines: Sequence[str], shares: Sequence[Share], done: Sequence[Share] = ()
     ) -> None:
-        if self.as_json:
-            print_json({"result": result, **self._as_json(files, adoption)})
+        if not self.as_json:
+            say(*lines)
+            if done:
+                say(f"Next step: {next_step(done)}")
+        elif not self.is_everywhere:
+            members = share_json(shares[0]) if shares else {}
+            files = members.pop("files", [])
+            print_json({"result": result, "files": files if result != "unchanged" else [], **members})
         else:
-            say(*text.split("\n"))
+            print_json({"result": result, "projects": [share_json(share) for share in shares]})
 
-    def _as_json(self, files: Sequence[Planned], adoption: Adoption | None) -> dict[str, Any]:
-        mask = self._mask(files)
-        changes = [
-            {
-                "file": str(path),
-                "diff": list(diff_lines(path, file.state.content, file.after, mask=mask)),
-            }
-            for file in files
-            for path in [file.state.path]
-        ]
-        if adoption is None:
-            return {"files": changes}
-        moved = [
-            {"name": server.name, "file": server.file.path, "project": server.file.project}
-            for server in adoption.moved
-        ]
-        staying = [
-            {
-                "name": server.name,
-                "file": server.file.path,
-                "project": server.file.project,
-                "reason": server.reason,
-            }
-            for server in self._left(adoption)
-        ]
-        return {"files": changes, "moved": moved, "left": staying}
-
-
-def _where(server: Server) -> str:
-    where = short(Path(server.file.path))
-    return where if server.file.project is None else f"{where} (for {short(Path(server.file.project))})"
+    def _end_undo(self, result: _Result, lines: Sequence[str], files: Sequence[Planned]) -> None:
+        if self.as_json:
+            print_json(
+                {
+                    "result": result,
+                    "files": changes_json(files, mask_of(self.every[0], files) if self.every else None),
+                }
+            )
+        else:
+            say(*lines)
 
 
 _Result = Literal["done", "planned", "declined", "unchanged"]
+
+
+def _check_names(share: Share, names: Sequence[str]) -> None:
+    unknown = sorted(set(names) - {server.name for server in share.planned.adoption.servers})
+    if unknown:
+        is_user = isinstance(share.files, UserFiles)
+        text = f"no client file of {short(share.files.root)} has a server named {', '.join(unknown)}"
+        step = f"see what can be moved: lmtb adopt{' --user' * is_user} --dry-run"
+        raise Failure(text, step, reason="unknown_server")
+
+
+def _nothing_to_do(shares: Sequence[Share]) -> list[str]:
+    if any(list_left(share.files, share.planned.adoption) for share in shares):
+        return ["nothing to change"]
+    if shares and isinstance(shares[0].files, UserFiles):
+        return ["nothing to change: clients start no servers of your own files"]
+    return ["nothing to change: clients start no servers here"]
 
 
 def _fail(refusal: Refusal) -> NoReturn:

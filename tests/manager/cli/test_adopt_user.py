@@ -86,7 +86,7 @@ def test_nothing_to_move_is_said_without_our_own_entry(run: Any, claude: Path) -
     ours = {"type": "http", "url": "http://127.0.0.1:47100/mcp"}
     claude.write_text(json.dumps({"mcpServers": {"lm-tools-bridge": ours}}))
     result = run("adopt", "--user")
-    assert result.stdout == "nothing to move: clients start no servers of your own files\n"
+    assert result.stdout == "nothing to change: clients start no servers of your own files\n"
 
 
 def test_user_and_cwd_exclude_each_other(run: Any, claude: Path, tmp_path: Path) -> None:

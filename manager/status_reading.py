@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from lm_tools_bridge.protocol.internal.client_files import CLAUDE_CODE
 from lm_tools_bridge.protocol.internal.client_traits import OwnServers
 from lm_tools_bridge.protocol.internal.source_states import BROKEN, DOWN, STATES
 from lm_tools_bridge.text.placeholders import passing_on
@@ -221,8 +222,8 @@ def first_request_cost(
     return round(context_cost([instructions]) + sum(map(text_tokens, lines)))
 
 
-def running_twice(status: Mapping[str, Any]) -> Iterator[str]:
-    """One sentence for each project, client and file."""
+def running_twice(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """One sentence for each project, client and file, and the command by which each server runs once."""
     projects = names_of_projects(status)
     for server in objects(status, "instanceDetails"):
         workspace = str(server.get("workspace"))
@@ -234,9 +235,12 @@ def running_twice(status: Mapping[str, Any]) -> Iterator[str]:
             ]
             if names:
                 project = projects.get(workspace, workspace)
+                run_twice = "it runs twice" if len(names) == 1 else "they run twice"
+                is_told = own.file == CLAUDE_CODE.path and title == CLAUDE_CODE.client
+                command = "lmtb adopt" if is_told else "lmtb adopt --move"
                 yield (
-                    f"{project}: {title} starts {quoted(names)} of {own.file} itself, so they"
-                    " run twice; move them with: lmtb adopt"
+                    f"{project}: {title} starts {quoted(names)} of {own.file} itself, so {run_twice}",
+                    command,
                 )
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from lm_tools_bridge.client_setup.adoption.adoption_files import AdoptionFiles, ProjectFiles, UserFiles
+from lm_tools_bridge.client_setup.adoption.adoption_files import ProjectFiles, UserFiles
 from lm_tools_bridge.client_setup.adoption.decision import USER_FILE
+from lm_tools_bridge.client_setup.adoption.sharing import Share, plan_for_project, plan_for_user
 from lm_tools_bridge.client_setup.cli.context import program, user_machine
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.configuration_checks import (
@@ -200,8 +201,9 @@ def _played(
         return "", [Problem(Level.FAIL, f"{entry.where}: {reason}", "look at: lmtb log")]
     tools = _tools(situation, place) if view.workspace else Tools()
     problems = list(late(view, wait_s, tools, profile, place))
+    client = configuration.client
     problems += twice(
-        view, _of_allowed(configuration, place), lambda own: _double_cure(situation.paths, place, own)
+        view, _of_allowed(configuration, place), lambda own: _double_cure(situation.paths, place, own, client)
     )
     if view.workspace is None and place.root is not None and configuration.client.sends_folder:
         text = f"{entry.where}: {place.root} is not found, so it sees the manager's own tools only"
@@ -211,19 +213,29 @@ def _played(
     return summary(view, tools, place), problems
 
 
-def _double_cure(paths: Paths, place: Place, own: Configured) -> str:
-    """How a client is kept from starting a server: `lmtb adopt`, if that moves it."""
-    is_user = own.place.scope == "user"
-    files: AdoptionFiles
-    if is_user:
-        files = UserFiles(place.machine, paths.state_dir, str(paths.config_dir / USER_FILE))
+def _double_cure(paths: Paths, place: Place, own: Configured, client: Client) -> str:
+    """How a client is kept from starting a server: `lmtb adopt`, if that tells the client or moves the server."""
+    name = shlex.quote(own.name)
+    if own.place.scope == "user":
+        user_files = UserFiles(place.machine, paths.state_dir, str(paths.config_dir / USER_FILE))
+        if _concerns(plan_for_user(user_files, [own.name]), own):
+            return f"lmtb adopt --user {name}"
     else:
         files = ProjectFiles(place.root or place.folder, paths.state_dir)
-    planned = files.plan([own.name])
-    moved = () if isinstance(planned, Refusal) else planned.adoption.moved
-    if any(files.root / server.file.path == own.place.file for server in moved):
-        return f"lmtb adopt{' --user' if is_user else ''} {shlex.quote(own.name)}"
+        by_default = plan_for_project(files, place.machine, [own.name])
+        is_told = client.id == "claude-code" or (isinstance(by_default, Share) and by_default.moves)
+        if is_told and _concerns(by_default, own):
+            return f"lmtb adopt {name}"
+        if _concerns(plan_for_project(files, place.machine, [own.name], moves=True), own):
+            return f"lmtb adopt --move {name}"
     return f'remove the entry "{own.name}" from {own.where}, or disable it there'
+
+
+def _concerns(share: Share | Refusal, own: Configured) -> bool:
+    if isinstance(share, Refusal):
+        return False
+    places = {share.files.root / server.file.path for server in share.planned.adoption.moved}
+    return own.place.file in places
 
 
 def _profiles(situation: Situation) -> ClientProfiles:

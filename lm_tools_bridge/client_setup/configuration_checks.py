@@ -202,7 +202,8 @@ def client_servers(situation: Situation) -> Iterator[Finding]:
                 f"{file.client} starts {quoted(names)} of {file.path}" for file, names in started.items()
             )
             text = f"{row.get('workspace')} ({root}): {servers}, in addition to the manager"
-            hint = f"move them into its workspace.toml: lmtb adopt --cwd {shlex.quote(root)}"
+            is_told = set(started) == {file for file in started if file.path == claude_approvals.FILE}
+            hint = f"run each once: lmtb adopt{'' if is_told else ' --move'} --cwd {shlex.quote(root)}"
             yield Finding(Level.WARN, "client servers", text, hint)
 
 

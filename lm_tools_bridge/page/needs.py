@@ -43,7 +43,7 @@ class Need:
 def needs(status: Mapping[str, Any]) -> list[Need]:
     """What needs a person: calls that wait for approval first, then the most urgent."""
     all_needs = [*_of_manager(status), *_of_workspaces(status)]
-    all_needs += [Need(Tone.WARN, text, "lmtb adopt") for text in running_twice(status)]
+    all_needs += [Need(Tone.WARN, text, command) for text, command in running_twice(status)]
     return [*_approvals(status), *sorted(all_needs, key=lambda need: _URGENCY.index(need.tone))]
 
 

@@ -67,7 +67,7 @@ def status(client: str, workspace: str, file: str | None) -> dict[str, Any]:
 
 def test_a_client_that_was_seen_and_starts_a_server_itself_is_a_problem() -> None:
     assert problems(status("claude-code", "p-1", ".mcp.json")) == [
-        'p-1: Claude Code starts "docs" of .mcp.json itself, so they run twice; move them with: lmtb adopt'
+        'p-1: Claude Code starts "docs" of .mcp.json itself, so it runs twice; run each once: lmtb adopt'
     ]
 
 

@@ -1,4 +1,8 @@
-"""Merges the servers of all files: drops duplicates and self-references, and renames clashes. Pure.
+"""Merges the servers of all files: drops duplicates and self-references, and decides about clashes. Pure.
+
+Of two servers with one name, the nearer one alone is used, as clients do it: the user's own for this project,
+the project's, the user's for all projects. So nothing that calls `memory` reaches another store than before.
+Two of one project are both used, because different clients may use each; the second one is renamed.
 
 A self-reference is a server that points back to the manager, which would call itself for ever.
 """
@@ -78,10 +82,12 @@ def merge(entries: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) 
     """The merged servers, numbered in configuration order, each with a unique namespace.
 
     Args:
-        listed: every valid entry in configuration order, with the issues of its file.
+        entries: every valid entry in configuration order, with the issues of its file.
         ports: ports that the manager listens on.
     """
     taken: dict[str, Server] = {}
+    entries = list(entries)
+    nearest = _nearest_by_name(server for server, _ in entries if not _is_self_reference(server, ports))
     for server, notes in entries:
         if _is_self_reference(server, ports):
             notes.warn(
@@ -89,6 +95,14 @@ def merge(entries: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) 
                 "it points to the manager itself; the entry is skipped",
                 server.namespace,
             )
+            continue
+        nearer = nearest.get(server.namespace, server)
+        if _is_hidden(server, nearer):
+            name, where = display_name(server.namespace), _PLACES[nearer.origin.scope]
+            message = (
+                f'{where} has another server "{name}", which is used here instead; rename one to use both'
+            )
+            notes.warn("CONFIG_NAMESPACE_HIDDEN", message, server.namespace)
             continue
         namespace = _unique_namespace(server, taken, notes)
         if namespace is None:
@@ -129,6 +143,35 @@ def _is_self_reference(server: Server, ports: Collection[int]) -> bool:
     if isinstance(server, StdioServer):
         return command_targets_manager(server.command, ports)
     return url_targets_manager(server.url, ports)
+
+
+_PLACES: Final = {"user": "your own workspace.toml", "workspace": "the project"}
+
+
+def _nearest_by_name(servers: Iterable[Server]) -> dict[str, Server]:
+    """The nearest server of each name, of those that are enabled; the first of several that are as near."""
+    nearest: dict[str, Server] = {}
+    for server in sorted(servers, key=_distance):
+        if server.enabled and not server.bare:
+            nearest.setdefault(server.namespace, server)
+    return nearest
+
+
+def _distance(server: Server) -> int:
+    """How far an entry is from the project: nearest is what the user wrote for this project."""
+    if server.origin.scope == "workspace":
+        return 1
+    return 0 if "projects" in server.raw else 2
+
+
+def _is_hidden(server: Server, nearer: Server) -> bool:
+    """Whether a server of one name from the other side, user's or project's, is used in place of this one."""
+    return (
+        not server.bare
+        and server.origin.scope != nearer.origin.scope
+        and _distance(server) > _distance(nearer)
+        and _essence(server) != _essence(nearer)
+    )
 
 
 def _unique_namespace(server: Server, taken: dict[str, Server], notes: FileIssues) -> str | None:

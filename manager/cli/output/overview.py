@@ -180,7 +180,7 @@ def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> 
         name = names.get(str(row.get("workspace")))
         texts += [f"{name}: {problem.text}" for problem in source_problems(row_to_read)]
     texts += [project.text] if project is not None and project.names else []
-    return [*texts, *running_twice(status)]
+    return [*texts, *(f"{text}; run each once: {command}" for text, command in running_twice(status))]
 
 
 def _headline(status: Mapping[str, Any]) -> Note:

@@ -384,6 +384,35 @@ def test_a_namespace_used_twice_gets_a_suffix_with_a_warning(home: ConfigHome) -
     assert '"a_2"' in found.issues[1].message
 
 
+MEMORY = '[[mcp.stdio_servers]]\nnamespace = "memory"\ncommand = ["mine"]\n'
+
+
+def commands(home: ConfigHome) -> dict[str, str]:
+    return {server.namespace: server.command[0] for server in home.current().stdio}
+
+
+def test_the_projects_server_is_used_in_place_of_the_users_of_its_name_as_clients_do(
+    home: ConfigHome,
+) -> None:
+    home.user(MEMORY)
+    home.put(".mcp.json", {"mcpServers": {"memory": {"command": "theirs"}}})
+    assert commands(home) == {"memory": "theirs"}
+    (issue,) = home.current().issues
+    assert issue.code == "CONFIG_NAMESPACE_HIDDEN"
+    assert 'the project has another server "memory", which is used here instead' in issue.message
+    home.put(".mcp.json", {"mcpServers": {"memory": {"command": "theirs", "disabled": True}}})
+    assert commands(home)["memory"] == "mine"
+    home.put(".mcp.json", {"mcpServers": {"memory": {"command": "lmtb", "args": ["connect"]}}})
+    assert commands(home) == {"memory": "mine"}
+
+
+def test_a_server_of_the_user_for_this_project_alone_is_nearer_than_the_projects(home: ConfigHome) -> None:
+    home.user(f'{MEMORY}projects = ["{home.root}"]\n')
+    home.put(".mcp.json", {"mcpServers": {"memory": {"command": "theirs"}}})
+    assert commands(home) == {"memory": "mine"}
+    assert "your own workspace.toml has another server" in home.current().issues[0].message
+
+
 def test_servers_beyond_the_cap_are_left_out(home: ConfigHome) -> None:
     home.put(".mcp.json", {"mcpServers": {f"s{i}": {"command": f"c{i}"} for i in range(MAX_SERVERS + 5)}})
     found = home.current()

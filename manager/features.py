@@ -7,6 +7,7 @@ when that is needed. It has:
     VERBS             the verbs that the feature adds to `lmtb`, as `Verb`
     make_part(start)  what it adds to the daemon, as `DaemonPart`
     run_quickly()     runs its `quick_verb`, and returns if click has to run it
+    offer_first_steps()  asks the person who started the first manager what it may set up, if it `sets_up`
     find_host(address)  the host of a project as `ReachedHost`, and the folder there, if it `reaches_hosts`
 
 Without the folder and the line, the feature is gone. One that uses another asks `has_feature` first.
@@ -47,6 +48,7 @@ class Feature:
         is_in_daemon: whether it adds something to the daemon.
         quick_verb: the words of a command line that it runs without click, which is slow to load.
         reaches_hosts: whether it runs verbs on the hosts of projects that are not on this machine.
+        sets_up: whether it has something to offer to a person who starts the first manager.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Feature:
     is_in_daemon: bool = False
     quick_verb: str = ""
     reaches_hosts: bool = False
+    sets_up: bool = False
 
     def load(self) -> Any:
         """Its entry module."""
@@ -63,7 +66,7 @@ class Feature:
 FEATURES: Final = (
     Feature("agent", verbs=("agent",), quick_verb="agent"),
     Feature("approvals", verbs=("approvals",), is_in_daemon=True),
-    Feature("client_setup", verbs=("adopt", "client")),
+    Feature("client_setup", verbs=("adopt", "client"), sets_up=True),
     Feature("code_intelligence", verbs=("languages",)),
     Feature("demo", verbs=("demo",)),
     Feature("doctor", verbs=("doctor",)),
@@ -123,6 +126,13 @@ def run_quickly(words: str) -> None:
     for feature in FEATURES:
         if words and feature.quick_verb == words:
             feature.load().run_quickly()
+
+
+def offer_first_steps() -> None:
+    """Ask the person at the terminal what features may set up, right after the first start of a manager."""
+    for feature in FEATURES:
+        if feature.sets_up:
+            feature.load().offer_first_steps()
 
 
 class ReachedHost(Protocol):

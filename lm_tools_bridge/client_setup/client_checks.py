@@ -214,7 +214,7 @@ def _played(
 
 
 def _double_cure(paths: Paths, place: Place, own: Configured, client: Client) -> str:
-    """How a client is kept from starting a server: `lmtb adopt`, if that tells the client or moves the server."""
+    """How a client is kept from starting a server: `lmtb adopt`, if that tells it or moves the server."""
     name = shlex.quote(own.name)
     if own.place.scope == "user":
         user_files = UserFiles(place.machine, paths.state_dir, str(paths.config_dir / USER_FILE))

@@ -1,4 +1,4 @@
-"""Adds the verbs `lmtb client` and `lmtb adopt`."""
+"""Adds the verbs `lmtb client` and `lmtb adopt`, and offers them at the first start."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from typing import Final
 
 from lm_tools_bridge.terminal.deciding_verbs import if_given
 from manager.features import Verb
+
+
+def offer_first_steps() -> None:
+    """Offer to connect the clients that are installed, unless one is connected already."""
+    from lm_tools_bridge.client_setup.cli.verb import offer_clients
+
+    offer_clients()
+
 
 VERBS: Final = (
     Verb(

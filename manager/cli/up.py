@@ -19,6 +19,7 @@ from manager import __version__, exit_codes
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.service import service_manager as service_files
 from manager.client import Control, ManagerFault, NoManager
+from manager.features import offer_first_steps
 from manager.status_reading import format_log_line, parse_log_line
 from manager.stdio_bridge.manager_start import UNIT, ManagerStarter
 
@@ -166,7 +167,8 @@ def up(timeout: float, as_json: bool) -> None:
     """Start the manager in the background and wait until it answers.
 
     If the service is installed, systemd starts it. Otherwise the manager runs on its own, and ends with
-    `lmtb stop` or with the machine. Succeeds if a manager runs already.
+    `lmtb stop` or with the machine. Succeeds if a manager runs already. The first time, at a terminal, it offers
+    what `lmtb client add --all` does.
     """
     paths = user_paths()
     control = Control(paths.control_socket)
@@ -176,9 +178,12 @@ def up(timeout: float, as_json: bool) -> None:
         _report(status, as_json=as_json, started=False)
         return
     starter = ManagerStarter(paths)
+    is_first = not paths.state_file.exists()
     with explained():
         status = Attempt(starter, timeout).start(control)
     _report(status, as_json=as_json, started=True, starter=starter)
+    if is_first and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+        offer_first_steps()
 
 
 def _report(

@@ -30,6 +30,8 @@ from lm_tools_bridge.text.jsonc_parser import Dialect
 from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
 SETTINGS_FILE: Final = ".claude/settings.local.json"
+TOLD_BEFORE: Final = "Claude Code does not start it, as it was told before"
+DISABLED: Final = "it is disabled in the file"
 _DIALECT: Final = Dialect(comments=True, trailing_commas=True)
 _MEMBER: Final = "disabledMcpjsonServers"
 SETTINGS_FORM: Final = FileFormat(_MEMBER, _DIALECT)
@@ -94,13 +96,12 @@ def _reason(file: ServersFile, name: str, entry: Any, refused_before: Collection
     if file.path != client_files.CLAUDE_CODE.path:
         return f"{file.client} cannot be told not to start it; this moves it: lmtb adopt --move"
     if namespace_of(name) in refused_before:
-        return "Claude Code does not start it, as it was told before"
+        return TOLD_BEFORE
     if isinstance(entry, dict):
         entry = {key: value for key, value in entry.items() if key not in _WITHOUT_MEANING}
     translated = translate(name, entry, file)
     if isinstance(translated, TomlEntry):
-        disabled = translated.table.get("enabled") is False
-        return "it is disabled in the file" if disabled else None
+        return DISABLED if translated.table.get("enabled") is False else None
     if translated.reason == LEADS_TO_US:
         return translated.reason
     return f"it may not run here as it does in Claude Code: {translated.reason}"

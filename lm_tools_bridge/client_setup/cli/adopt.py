@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 import click
 
 from lm_tools_bridge.client_setup.adoption.adoption_files import PlannedUndo, ProjectFiles, UserFiles
-from lm_tools_bridge.client_setup.adoption.decision import USER_FILE, Adoption
+from lm_tools_bridge.client_setup.adoption.decision import USER_FILE
 from lm_tools_bridge.client_setup.adoption.moved_servers import MovedServers
 from lm_tools_bridge.client_setup.adoption.sharing import (
     Share,
@@ -22,14 +22,14 @@ from lm_tools_bridge.client_setup.adoption.sharing import (
     plan_for_project,
     plan_for_user,
 )
-from lm_tools_bridge.client_setup.cli.context import user_machine
+from lm_tools_bridge.client_setup.cli.context import managers_projects, user_machine
 from lm_tools_bridge.client_setup.cli.share_texts import (
     changes_json,
     list_left,
     mask_of,
     next_step,
-    place_of,
     share_json,
+    show_share,
     texts_of,
 )
 from lm_tools_bridge.client_setup.refusals import Refusal
@@ -38,10 +38,9 @@ from lm_tools_bridge.terminal.command_line import Failure, confirm, examples, js
 from lm_tools_bridge.terminal.views import Note, Tone
 from manager import exit_codes
 from manager.cli.output.file_changes import short, show_diff
-from manager.cli.output.manager_access import ask, user_paths
+from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import root_of
-from manager.status_reading import merged_workspaces
 
 
 @click.command(epilog=examples("lmtb adopt --dry-run", "lmtb adopt", "lmtb adopt --all", "lmtb adopt --undo"))
@@ -122,15 +121,6 @@ def _known_projects() -> list[ProjectFiles | UserFiles]:
     return [ProjectFiles(root, state_dir) for root in find_projects(user_machine(), managers_projects())]
 
 
-def managers_projects() -> list[Path]:
-    """The roots of the projects on this machine that the running manager knows; none without one."""
-    try:
-        rows = merged_workspaces(ask("/status"))
-    except Failure:
-        return []
-    return [Path(root) for row in rows if (root := str(row.get("root"))).startswith("/")]
-
-
 def _changed_projects() -> list[ProjectFiles | UserFiles]:
     places = MovedServers.find_all(user_paths(), user_machine().home).places
     return [files for _, files in places if isinstance(files, ProjectFiles)]
@@ -156,7 +146,8 @@ class _Command:
         shares, refusals = self._plans(names)
         for share in shares:
             _check_names(share, names)
-            self._show(share.files, share.planned.files, share.planned.adoption)
+            if not self.as_json:
+                show_share(share.files, share.planned.files, share.planned.adoption)
         changing = [share for share in shares if share.planned.files]
         changed_files = [file for share in changing for file in share.planned.files]
         if not changing:
@@ -208,7 +199,8 @@ class _Command:
                 self._refuse(files, planned, refusals)
             else:
                 plans.append((files, planned))
-                self._show(files, planned.files)
+                if not self.as_json:
+                    show_share(files, planned.files)
         changed_files = [file for _, planned in plans for file in planned.files]
         if plans and not self._may(changed_files):
             self._end_undo("planned" if self.dry_run else "declined", ["nothing was written"], changed_files)
@@ -237,24 +229,6 @@ class _Command:
             )
         return lines
 
-    def _show(
-        self,
-        files: ProjectFiles | UserFiles,
-        planned: Sequence[Planned],
-        adoption: Adoption | None = None,
-    ) -> None:
-        if self.as_json:
-            return
-        mask = mask_of(files, planned)
-        for file in planned:
-            show_diff(file.state.path, file.state.content, file.after, mask=mask)
-            if file.keeps_others:
-                say(f"{short(file.state.path)} was changed since; what others wrote stays")
-        for server in list_left(files, adoption) if adoption is not None else ():
-            say(f"stays in {place_of(server)}: {server.name}: {server.reason}")
-        if isinstance(files, UserFiles) and planned:
-            say("close these clients first: one that runs may write its old content over the change")
-
     def _show_changed_since(self, files: ProjectFiles | UserFiles, refusal: Refusal) -> None:
         if refusal.reason == "changed_since" and not self.as_json:
             for state, written in files.changed_since():
@@ -272,7 +246,7 @@ class _Command:
         self, result: _Result, lines: Sequence[str], shares: Sequence[Share], done: Sequence[Share] = ()
     ) -> None:
         if not self.as_json:
-            say(*lines)
+            say(*lines or ["nothing was changed"])
             if done:
                 say(f"Next step: {next_step(done)}")
         elif not self.is_everywhere:

@@ -10,12 +10,14 @@ from typing import Any, Final, Literal
 
 from lm_tools_bridge.client_setup.change import ENTRY_NAME, Unchanged
 from lm_tools_bridge.client_setup.cli.context import running_port
+from lm_tools_bridge.client_setup.cli.masking import mask_for, mask_of_contents
 from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer, needs_manager
+from lm_tools_bridge.client_setup.cli.sharing_offer import SharingOffer
 from lm_tools_bridge.client_setup.clients import Client
 from lm_tools_bridge.client_setup.entries import Entry
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview, Planned
-from lm_tools_bridge.terminal.command_line import Failure, confirm, print_json, say
+from lm_tools_bridge.terminal.command_line import Failure, choose, confirm, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table, Tone
 from lm_tools_bridge.terminal.waiting import waiting
 from manager import exit_codes
@@ -83,6 +85,10 @@ def entry_text(client: Client, entry: Entry) -> str:
 
 
 Verb = Literal["add", "update", "remove", "undo"]
+_Answer = Literal["all", "clients", "nothing"]
+_YES_OR_NO: Final = "yn"
+_CHANGE: Final = "this changes files"
+_STEP: Final = "look at the changes with --dry-run, then repeat the command with --yes"
 Plan = Callable[[Client], Planned | Unchanged | Refusal]
 _DONE: dict[Verb, str] = {
     "add": "added to",
@@ -102,7 +108,7 @@ _NOTHING: dict[Verb, str] = {
 
 
 class Changes:
-    """Runs one command over several clients; one that is refused does not hinder the others.
+    """Runs one command over several clients, with one question. A client that is refused hinders no other.
 
     Args:
         files: the clients' files.
@@ -112,6 +118,7 @@ class Changes:
         dry_run: whether to show changes only.
         as_json: whether to print one JSON value at the end.
         offer: of the service, where clients are added.
+        sharing: offer of the servers that the clients have already, where clients are added.
     """
 
     def __init__(
@@ -124,8 +131,10 @@ class Changes:
         dry_run: bool,
         as_json: bool,
         offer: ServiceOffer | None = None,
+        sharing: SharingOffer | None = None,
     ) -> None:
         self._offer = offer
+        self._sharing = sharing
         self._files = files
         self._verb = verb
         self._plan = plan
@@ -137,23 +146,86 @@ class Changes:
         """Do it. Exits with 1 if one client was refused."""
         if self._offer is not None and not self._dry_run:
             self._offer.check()
-        results = [self._one(client) for client in clients]
+        plans = {client.id: self._plan(client) for client in clients}
+        results = [self._shown(client, plans[client.id]) for client in clients]
+        planned = [client for client in clients if isinstance(plans[client.id], Planned)]
+        self._look_at_servers(clients, results)
+        answer = self._answer(planned)
+        rows = dict(zip((client.id for client in clients), results, strict=True))
+        for client in planned:
+            rows[client.id].update(self._finished(client, plans[client.id], answer))
+        servers = self._share(answer)
         if self._offer is not None and not self._dry_run:
-            pairs = zip(clients, results, strict=True)
-            self._offer.finish([client for client, result in pairs if result["result"] == "done"])
+            self._offer.finish([client for client in clients if rows[client.id]["result"] == "done"])
         problems = [result["problem"] for result in results if result["result"] == "refused"]
         if self._verb in _WRITES and not self._dry_run:
             self._check(clients, results)
+        members = {"clients": results} if self._sharing is None else {"clients": results, "servers": servers}
         if problems and self._as_json:
             first = problems[0]
             text = f"{len(problems)} of {len(results)} clients were refused; the first: {first['message']}"
-            raise Failure(text, first["nextStep"], reason=first["reason"], members={"clients": results})
+            raise Failure(text, first["nextStep"], reason=first["reason"], members=members)
         if self._as_json:
-            print_json({"clients": results})
+            print_json(members)
         elif self._verb == "add" and any(result["result"] == "done" for result in results):
             self._say_next_steps(clients)
+        if not self._as_json and self._sharing is not None:
+            self._sharing.say_done()
         if problems:
             raise SystemExit(exit_codes.FAILED)
+
+    def _look_at_servers(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
+        """Find the servers of clients that have our entry, or get it."""
+        if self._sharing is None:
+            return
+        pairs = zip(clients, results, strict=True)
+        self._sharing.look([client.id for client, row in pairs if row["result"] != "refused"])
+        if not self._as_json:
+            self._sharing.show(with_changes=self._dry_run)
+
+    def _answer(self, planned: list[Client]) -> _Answer:
+        """What the person wants; one question for everything that would change."""
+        has_servers = self._sharing is not None and not self._sharing.is_empty
+        if self._dry_run or not (planned or has_servers):
+            return "nothing"
+        if self._yes:
+            return "all"
+        reason = self._offer.reason_to_ask(planned) if self._offer is not None else None
+        question, answers = self._question(planned, has_servers=has_servers, has_service=reason is not None)
+        if len(answers) == len(_YES_OR_NO):
+            return "all" if confirm(question, _CHANGE, step=_STEP) else "nothing"
+        if reason is not None:
+            say(reason)
+        letter = choose(question, answers, _CHANGE, step=_STEP)
+        if self._offer is not None and reason is not None and letter != "n":
+            self._offer.decide(is_wanted=letter == "y")
+        return "nothing" if letter == "n" else "clients" if letter == "c" else "all"
+
+    def _question(
+        self, planned: list[Client], *, has_servers: bool, has_service: bool
+    ) -> tuple[str, dict[str, str]]:
+        """The question, and the letters that answer it."""
+        if has_servers:
+            question = "Do all of this?"
+        elif len(planned) == 1:
+            question = f"Change {short(self._files.overview(planned[0]).file)}?"
+        else:
+            question = f"Change the files of {len(planned)} clients?"
+        if has_service:
+            question += " Install the service, too?"
+        answers = {"y": "all of it" if has_servers else "both"}
+        if has_service:
+            answers["f"] = "all but the service" if has_servers else "the file only"
+        if has_servers and planned:
+            answers["c"] = "connect the clients only"
+        return question, {**answers, "n": "nothing"}
+
+    def _share(self, answer: _Answer) -> list[dict[str, Any]]:
+        if self._sharing is None:
+            return []
+        if answer == "all":
+            return self._sharing.carry_out()
+        return self._sharing.planned_json("planned" if self._dry_run else "declined")
 
     def _check(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
         """Do what each configured client does, and add to its result what it would see."""
@@ -172,49 +244,50 @@ class Changes:
                 rows[client.id]["checks"] = [finding.as_json() for finding in findings]
                 say(*(view for finding in findings for view in shown(finding)))
 
-    def _one(self, client: Client) -> dict[str, Any]:
-        planned = self._plan(client)
+    def _shown(self, client: Client, planned: Planned | Unchanged | Refusal) -> dict[str, Any]:
+        """Show what is planned for a client; for programs, what is known of it by now."""
         if isinstance(planned, Refusal):
             return self._refused(client, planned)
         if isinstance(planned, Unchanged):
             self._say(f"{client.title}: {_NOTHING[self._verb]}")
             return {"client": client.id, "result": "unchanged"}
         self._show(planned)
-        result = {
+        path, before, mask = planned.state.path, planned.state.content, mask_for([planned])
+        return {
             "client": client.id,
-            "file": str(planned.state.path),
-            "diff": list(diff_lines(planned.state.path, planned.state.content, planned.after)),
+            "file": str(path),
+            "diff": list(diff_lines(path, before, planned.after, mask=mask)),
+            "result": "planned",
         }
-        if self._dry_run:
-            return {**result, "result": "planned"}
-        if not self._may(client, planned):
+
+    def _finished(
+        self, client: Client, planned: Planned | Unchanged | Refusal, answer: _Answer
+    ) -> dict[str, Any]:
+        """Change a client's file, if the person wants it; what that adds to its result."""
+        if self._dry_run or not isinstance(planned, Planned):
+            return {}
+        if answer == "nothing":
             self._say(f"{client.title}: left as it is")
-            return {**result, "result": "declined"}
+            return {"result": "declined"}
         refused = self._files.carry_out(client, planned, undo=self._verb == "undo")
         if refused is not None:
-            return {**result, **self._refused(client, refused)}
+            return self._refused(client, refused)
         self._say_done(client, planned)
-        return {**result, "result": "done"}
-
-    def _may(self, client: Client, planned: Planned) -> bool:
-        if self._yes:
-            return True
-        question = f"Change {short(planned.state.path)}?"
-        if self._offer is not None:
-            return self._offer.may_change(client, question)
-        step = "look at the change with --dry-run, then repeat the command with --yes"
-        return confirm(question, "this changes a file", step=step)
+        return {"result": "done"}
 
     def _show(self, planned: Planned) -> None:
         if not self._as_json:
-            show_diff(planned.state.path, planned.state.content, planned.after)
+            mask = mask_for([planned])
+            show_diff(planned.state.path, planned.state.content, planned.after, mask=mask)
             if planned.keeps_others:
                 say(f"{short(planned.state.path)} was changed since; what others wrote stays")
 
     def _refused(self, client: Client, refusal: Refusal) -> dict[str, Any]:
         if not self._as_json:
             if refusal.reason == "changed_since" and (change := self._files.changed_since(client)):
-                show_diff(self._files.overview(client).file, change.before, change.after)
+                file = self._files.overview(client).file
+                mask = mask_of_contents([(file.name, change.before), (file.name, change.after)])
+                show_diff(file, change.before, change.after, mask=mask)
             problem = Note(f"{client.title}: {refusal.message}", Tone.BAD)
             say(problem, f"Next step: {refusal.next_step}", err=True)
             if refusal.reason == "unsupported_form" and self._verb in _WRITES:

@@ -18,6 +18,7 @@ from manager import exit_codes
 from manager.cli.output.manager_access import ask, user_paths
 from manager.configuration.paths import Paths
 from manager.configuration.settings import ConfigurationError, load_settings
+from manager.status_reading import merged_workspaces
 
 
 def running_port() -> int | None:
@@ -38,6 +39,15 @@ def client_files(port: int | None) -> ClientFiles:
     paths = user_paths()
     endpoint = Endpoint(port or running_port() or _configured_port(paths), program())
     return ClientFiles(user_machine(), paths.state_dir, endpoint)
+
+
+def managers_projects() -> list[Path]:
+    """The roots of the projects on this machine that the running manager knows; none without one."""
+    try:
+        rows = merged_workspaces(ask("/status"))
+    except Failure:
+        return []
+    return [Path(root) for row in rows if (root := str(row.get("root"))).startswith("/")]
 
 
 def user_machine() -> Machine:

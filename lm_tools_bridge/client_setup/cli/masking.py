@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from lm_tools_bridge.client_setup.change import FileFormat, decoded, value_at
+from lm_tools_bridge.client_setup.workbench import Planned
 from lm_tools_bridge.text.jsonc_parser import Dialect
 
 MASK: Final = "********"
@@ -34,6 +36,17 @@ def secrets_of(files: Iterable[tuple[str, bytes | None]]) -> frozenset[str]:
         if isinstance(text, str):
             secrets |= secrets_in(value_at(text, FileFormat("", dialect), ()))
     return frozenset(secrets)
+
+
+def mask_for(files: Iterable[Planned]) -> Callable[[str], str]:
+    """Hides what may be secret in these files before and after their change."""
+    contents = [(file.state.path.name, text) for file in files for text in (file.state.content, file.after)]
+    return mask_of_contents(contents)
+
+
+def mask_of_contents(files: Iterable[tuple[str, bytes | None]]) -> Callable[[str], str]:
+    """Hides what may be secret in files with these names and contents."""
+    return partial(masked, secrets=secrets_of(files))
 
 
 def masked(text: str, secrets: Collection[str]) -> str:

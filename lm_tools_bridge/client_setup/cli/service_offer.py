@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.client_setup.clients import Client
 from lm_tools_bridge.client_setup.entries import Endpoint
-from lm_tools_bridge.terminal.command_line import Failure, choose, confirm, say
+from lm_tools_bridge.terminal.command_line import Failure, say
 from lm_tools_bridge.terminal.views import Note, Tone
 from lm_tools_bridge.terminal.waiting import waiting
 from manager.cli.output.manager_access import user_paths
@@ -31,9 +31,6 @@ _PAUSE_S: Final = 0.05
 """
 _WITHOUT_MANAGER: Final = {"claude-code": "Claude Code has no tools until it runs"}
 """Measured; all other clients that were tried connect at their start only."""
-_ANSWERS: Final = {"y": "both", "f": "the file only", "n": "nothing"}
-_CHANGE: Final = "this changes a file"
-_STEP: Final = "look at the change with --dry-run, then repeat the command with --yes"
 
 
 class ServiceOffer:
@@ -61,19 +58,16 @@ class ServiceOffer:
         if self._wanted and not self._is_installed and isinstance(plan := self._plan(), Refused):
             raise Failure(plan.message, plan.next_step, reason=plan.reason)
 
-    def may_change(self, client: Client, question: str) -> bool:
-        """Whether the client's file may be changed; the service is part of the first question."""
-        if (
-            self._wanted is not None
-            or not needs_manager(client, self._endpoint)
-            or isinstance(self._plan(), Refused)
-        ):
-            return confirm(question, _CHANGE, step=_STEP)
-        say(f"{self._without([client])}. A service starts it at login (lmtb service install).")
-        answer = choose(f"{question} Install the service, too?", _ANSWERS, _CHANGE, step=_STEP)
-        if answer != "n":
-            self._wanted = answer == "y"
-        return answer != "n"
+    def reason_to_ask(self, clients: Sequence[Client]) -> str | None:
+        """Why these clients are better off with the service; None if it is not to be part of the question."""
+        needing = [client for client in clients if needs_manager(client, self._endpoint)]
+        if self._wanted is not None or not needing or isinstance(self._plan(), Refused):
+            return None
+        return f"{self._without(needing)}. A service starts it at login (lmtb service install)."
+
+    def decide(self, *, is_wanted: bool) -> None:
+        """Take the person's answer."""
+        self._wanted = is_wanted
 
     def finish(self, clients: Sequence[Client]) -> None:
         """Install the service for clients that were added, or say what happens without it.

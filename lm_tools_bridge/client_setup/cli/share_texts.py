@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,12 @@ from lm_tools_bridge.client_setup.adoption.decision import WORKSPACE_FILE, Adopt
 from lm_tools_bridge.client_setup.adoption.project_entry import LEADS_TO_US
 from lm_tools_bridge.client_setup.adoption.sharing import Share
 from lm_tools_bridge.client_setup.cli.context import user_machine
-from lm_tools_bridge.client_setup.cli.masking import masked, secrets_of
+from lm_tools_bridge.client_setup.cli.masking import mask_for
 from lm_tools_bridge.client_setup.clients import CLIENTS
 from lm_tools_bridge.client_setup.configured_entries import configuration_of
 from lm_tools_bridge.client_setup.workbench import Planned
-from manager.cli.output.file_changes import diff_lines, short
+from lm_tools_bridge.terminal.command_line import say
+from manager.cli.output.file_changes import diff_lines, short, show_diff
 from manager.status_reading import quoted
 
 
@@ -29,23 +29,37 @@ def list_left(files: ProjectFiles | UserFiles, adoption: Adoption) -> list[Serve
 
 def mask_of(files: ProjectFiles | UserFiles, planned: Iterable[Planned]) -> Callable[[str], str] | None:
     """What to mask in the changes; None for a project, whose files others read as well."""
-    if not isinstance(files, UserFiles):
-        return None
-    contents = [(file.state.path.name, text) for file in planned for text in (file.state.content, file.after)]
-    return partial(masked, secrets=secrets_of(contents))
+    return mask_for(planned) if isinstance(files, UserFiles) else None
 
 
-def texts_of(share: Share) -> list[str]:
-    """What was done to the servers, and how to undo it."""
+def show_share(
+    files: ProjectFiles | UserFiles, planned: Sequence[Planned], adoption: Adoption | None = None
+) -> None:
+    """Print changes of files, and which servers stay."""
+    mask = mask_of(files, planned)
+    for file in planned:
+        show_diff(file.state.path, file.state.content, file.after, mask=mask)
+        if file.keeps_others:
+            say(f"{short(file.state.path)} was changed since; what others wrote stays")
+    for server in list_left(files, adoption) if adoption is not None else ():
+        say(f"stays in {place_of(server)}: {server.name}: {server.reason}")
+    if isinstance(files, UserFiles) and planned:
+        say("close these clients first: one that runs may write its old content over the change")
+
+
+def texts_of(share: Share, *, is_done: bool = True) -> list[str]:
+    """What becomes of the servers; and how to undo it, once it is done."""
     names = quoted(dict.fromkeys(server.name for server in share.planned.adoption.moved))
     files = share.files
     scope = "--user" if isinstance(files, UserFiles) else f"--cwd {shlex.quote(str(files.root))}"
     if share.moves:
         target = Path(files.target) if isinstance(files, UserFiles) else files.root / WORKSPACE_FILE
         text = f"moved to {short(target)}: {names}"
+        if not is_done:
+            text = f"your own {names}: move to {short(target)}"
     else:
         text = f"{short(files.root)}: Claude Code no longer starts {names}; .mcp.json stays as it is"
-    return [text, f"  undo: lmtb adopt --undo {scope}"]
+    return [text] if not is_done else [text, f"  undo: lmtb adopt --undo {scope}"]
 
 
 def next_step(shares: Sequence[Share]) -> str:

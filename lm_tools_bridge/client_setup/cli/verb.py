@@ -15,9 +15,11 @@ from lm_tools_bridge.client_setup.cli.changes import Changes, client_table, conf
 from lm_tools_bridge.client_setup.cli.changes import as_json as overview_json
 from lm_tools_bridge.client_setup.cli.context import client_files, named
 from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer
+from lm_tools_bridge.client_setup.cli.sharing_offer import SharingOffer
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.entries import Entry, upgraded
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview
+from lm_tools_bridge.machine.own_children import are_we_own_child
 from lm_tools_bridge.terminal.command_line import (
     Command,
     Failure,
@@ -132,6 +134,11 @@ def show(name: str, port: int | None, as_json: bool) -> None:
     default=None,
     help="Whether to install the service that starts the manager at login. [default: ask; with --yes, no]",
 )
+@click.option(
+    "--servers/--no-servers",
+    default=True,
+    help="Whether the servers that these clients start themselves run from here only, as by lmtb adopt.",
+)
 @_change_options
 @_port_option
 @json_option
@@ -139,16 +146,18 @@ def add(
     names: tuple[str, ...],
     everything: bool,
     service: bool | None,
-    force: bool,
-    port: int | None,
+    servers: bool,
     **options: Any,
 ) -> None:
-    """Add this server to a client's file, after showing the change.
+    """Add this server to a client's file, after showing one plan and asking once.
 
-    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. Where a
-    client needs a running manager and no service starts it at login, the service is offered, too. If a
-    manager runs, each client is then played in the current folder, as by `lmtb doctor`.
+    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. The plan
+    has the servers that the clients start themselves, of your own files and of the projects that are known
+    here: they run from here only then, and no project's file changes for colleagues. Where a client needs a
+    running manager and no service starts it at login, the service is part of the question. If a manager runs,
+    each client is then played in the current folder, as by `lmtb doctor`.
     """
+    force, port = options.pop("force"), options.pop("port")
     clients = named(names)
     files = client_files(port)
     installed = [client for client in CLIENTS if files.is_installed(client)]
@@ -165,7 +174,32 @@ def add(
         text = "no known client is installed"
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
     options["offer"] = ServiceOffer(service, files.endpoint)
+    options["sharing"] = SharingOffer() if servers else None
     _changes(files, "add", lambda client: files.plan_addition(client, force=force), options).run(clients)
+
+
+def offer_clients() -> None:
+    """Add all installed clients if the person at the terminal wants that, and none is connected yet.
+
+    A program that we started gets no question: it could answer in place of the person.
+    """
+    if are_we_own_child():
+        return
+    files = client_files(None)
+    installed = [client for client in CLIENTS if files.is_installed(client)]
+    if not installed or any(files.overview(client).state in _OURS for client in CLIENTS):
+        return
+    say("", f"Found here: {', '.join(client.title for client in installed)}. This would connect them:")
+    Changes(
+        files,
+        "add",
+        files.plan_addition,
+        yes=False,
+        dry_run=False,
+        as_json=False,
+        offer=ServiceOffer(None, files.endpoint),
+        sharing=SharingOffer(),
+    ).run(installed)
 
 
 install = copy(add)

@@ -167,8 +167,8 @@ def up(timeout: float, as_json: bool) -> None:
     """Start the manager in the background and wait until it answers.
 
     If the service is installed, systemd starts it. Otherwise the manager runs on its own, and ends with
-    `lmtb stop` or with the machine. Succeeds if a manager runs already. The first time, at a terminal, it offers
-    what `lmtb client add --all` does.
+    `lmtb stop` or with the machine. Succeeds if a manager runs already. The first time, at a terminal, it
+    offers what `lmtb client add --all` does.
     """
     paths = user_paths()
     control = Control(paths.control_socket)

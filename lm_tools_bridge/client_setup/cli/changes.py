@@ -167,10 +167,10 @@ class Changes:
             raise Failure(text, first["nextStep"], reason=first["reason"], members=members)
         if self._as_json:
             print_json(members)
+        elif self._sharing is not None and self._sharing.say_done():
+            pass  # it said what is next, too
         elif self._verb == "add" and any(result["result"] == "done" for result in results):
             self._say_next_steps(clients)
-        if not self._as_json and self._sharing is not None:
-            self._sharing.say_done()
         if problems:
             raise SystemExit(exit_codes.FAILED)
 

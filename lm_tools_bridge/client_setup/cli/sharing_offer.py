@@ -29,6 +29,7 @@ from lm_tools_bridge.client_setup.cli.share_texts import (
     show_share,
     texts_of,
 )
+from lm_tools_bridge.client_setup.clients import CLIENTS
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.terminal.command_line import Failure, say
 from lm_tools_bridge.terminal.views import Note, Tone
@@ -39,6 +40,9 @@ from manager.status_reading import quoted
 
 _RUN_ONCE_ALREADY: Final = frozenset({LEADS_TO_US, TOLD_BEFORE, DISABLED})
 """Reasons why a server stays that need no word: no second copy of it runs."""
+
+
+_NAMES: Final = "In Claude Code, their tools are then named mcp__lm-tools-bridge__…: change rules with the old names."
 
 
 class SharingOffer:
@@ -87,9 +91,15 @@ class SharingOffer:
         if changing:
             say("", "Servers that would run once, from here, for all agents:")
             say(*(f"  {line}" for share in changing for line in texts_of(share, is_done=False)))
-            say("  In Claude Code, names of their tools begin with mcp__lm-tools-bridge__ then: change rules")
-            say("  that name them. No file of a project changes for colleagues.")
-        staying = [(share, server) for share in self.shares for server in _running_twice(share)]
+            say("  No file of a project changes for colleagues.")
+            say(f"  {_NAMES}")
+        titles = {client.title for client in CLIENTS if client.id in self._clients}
+        staying = [
+            (share, server)
+            for share in self.shares
+            for server in share.planned.adoption.left
+            if server.file.client in titles and server.reason not in _RUN_ONCE_ALREADY
+        ]
         if staying:
             say("Servers that stay where they are:")
             say(*(f"  {_name(share, server)}: {server.reason}" for share, server in staying))
@@ -112,19 +122,16 @@ class SharingOffer:
                 say(Note(text, Tone.BAD), err=True)
         return results
 
-    def say_done(self) -> None:
-        """Say what was done, how to undo it, and what is next."""
+    def say_done(self) -> bool:
+        """Say what was done, how to undo it, and what is next; returns whether anything was."""
         if self._done:
             say(*(line for share in self._done for line in texts_of(share)))
             say(f"Next step: {next_step(self._done)}")
+        return bool(self._done)
 
     def planned_json(self, result: str) -> list[dict[str, Any]]:
         """What would have changed, for programs."""
         return [{"result": result, **share_json(share)} for share in self._changing()]
-
-
-def _running_twice(share: Share) -> list[Server]:
-    return [server for server in share.planned.adoption.left if server.reason not in _RUN_ONCE_ALREADY]
 
 
 def _name(share: Share, server: Server) -> str:

@@ -55,11 +55,13 @@ def test_one_plan_says_what_runs_from_here_what_stays_and_what_colleagues_notice
         '  your own "memory": move to ',
         '  ~/src/shop: Claude Code no longer starts "db"; .mcp.json stays as it is',
         "No file of a project changes for colleagues.",
-        '  "tests" in ~/src/site/.vscode/mcp.json: VS Code cannot be told not to start it',
-        "names of their tools begin with mcp__lm-tools-bridge__",
+        "their tools are then named mcp__lm-tools-bridge__",
     ):
         assert line in result.stdout, line
     assert "s3cret-of-memory" not in result.output
+    assert ".vscode" not in result.stdout
+    both = run("client", "add", "claude-code", "vscode", "--no-service", "--dry-run").stdout
+    assert '  "tests" in ~/src/site/.vscode/mcp.json: VS Code cannot be told not to start it' in both
     assert not settings(claude).exists() and "memory" in json.loads(claude.read_text())["mcpServers"]
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import pty
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -42,6 +46,40 @@ async def test_up_starts_a_manager_that_outlives_it(any_port: ManagerHome) -> No
     assert psutil.Process(pid).terminal() is None
     assert psutil.Process(pid).cwd() == "/"
     assert "ready" in (any_port.paths.logs_dir / "manager.log").read_text()
+    assert (await any_port.lmtb("stop")).code == 0
+    await any_port.emptied(10)
+
+
+def at_terminal(home: ManagerHome, answer: bytes) -> str:
+    """What `lmtb up` prints at a terminal, where a person answers its question if it asks one."""
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-I", "-m", "manager", "up"]
+    environ = {**home.environ, "COLUMNS": "200"}
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while part := os.read(ours, 4096):
+                shown += part
+                if shown.endswith(b"): ") or b"[y/N]" in part:
+                    os.write(ours, answer)
+        os.close(ours)
+        assert process.wait(20) == 0, shown.decode()
+    return shown.decode()
+
+
+async def test_the_first_time_up_offers_to_connect_what_is_installed_and_asks_once(
+    any_port: ManagerHome,
+) -> None:
+    entries = Path(any_port.environ["HOME"]) / ".claude.json"
+    entries.write_text('{"mcpServers": {"mine": {"command": "mine"}}}')
+    shown = await asyncio.to_thread(at_terminal, any_port, b"n\n")
+    assert "Found here: Claude Code. This would connect them:" in shown
+    assert 'your own "mine": move to' in shown and "Claude Code: left as it is" in shown
+    assert entries.read_text() == '{"mcpServers": {"mine": {"command": "mine"}}}'
+    assert (await any_port.lmtb("stop")).code == 0
+    again = await asyncio.to_thread(at_terminal, any_port, b"y\n")
+    assert "the manager is ready" in again and "Found here" not in again
     assert (await any_port.lmtb("stop")).code == 0
     await any_port.emptied(10)
 

@@ -44,6 +44,10 @@ async def load(servers: Sequence[Load]) -> None:
 
 # An upgrade is told soon after it; a look costs a few `stat`.
 CHECK_S: Final = 10.0
+GONE_CHECK_S: Final = 0.5
+"""An installer removes the program and puts the new one there within a second or two: nobody is to read that
+it is gone when it is there again.
+"""
 FOLDER: Final = Path(__file__).parents[1]
 """Where the packages are: `site-packages`, or a checkout."""
 _VERSION: Final = re.compile(r'^__version__ = "([^"]+)"', re.MULTILINE)
@@ -152,5 +156,5 @@ class Installation:
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Check until cancelled."""
         while True:
-            await sleep(CHECK_S)
+            await sleep(GONE_CHECK_S if self.state is State.GONE else CHECK_S)
             await self.check()

@@ -344,12 +344,18 @@ def shell_hint(source: Mapping[str, Any], shell: Mapping[str, str]) -> str | Non
     )
 
 
+_OAUTH: Final = '"oauth": {} (in a workspace.toml auth = "oauth")'
+
+
 def source_step(source: Mapping[str, Any], root: str) -> str:
     """What helps with a source that is down, in the project at `root`."""
     here = f"--cwd {shlex.quote(root)}"
     name = shlex.quote(str(source.get("id")))
     if source.get("state") == "auth_required":
-        return f"{_login_step(str(source.get('id')), root)}; or give its entry a valid token"
+        login = _login_step(str(source.get("id")), root)
+        if source.get("signsIn") is False:
+            return f"give its entry a valid token; or set {_OAUTH} there and {login}"
+        return f"{login}; or give its entry a valid token"
     step = f"retry now with: lmtb servers restart {name} {here}"
     return f"details with: lmtb servers {here}; {step}"
 

@@ -169,6 +169,11 @@ class Source(ABC):
         """Why a part of it does not work while it answers; None while all is well."""
         return None
 
+    @property
+    def signs_in(self) -> bool | None:
+        """Whether a person signs in to it in a browser; None for a source without credentials."""
+        return None
+
     _listener: Callable[[], None] | None = None
 
     @abstractmethod

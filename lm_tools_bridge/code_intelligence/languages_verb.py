@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from lm_tools_bridge.code_intelligence import install_verbs
-from lm_tools_bridge.protocol.internal.source_states import DOWN
+from lm_tools_bridge.protocol.internal.source_states import DOWN, label_of
 from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
 from manager.cli.output.manager_access import user_paths
@@ -99,7 +99,7 @@ def row_of(server: Mapping[str, Any]) -> tuple[object, ...]:
     return (
         ", ".join(map(str, server.get("languages") or ())),
         server.get("server"),
-        state or server.get("state"),
+        label_of(state or server.get("state")),
         ", ".join(map(str, server.get("roles") or ())) + (" by single runs" if server.get("oneShot") else ""),
         server.get("version"),
         None if memory is None else memory * _MIB,

@@ -144,10 +144,18 @@ def _manager(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.OK, "manager", about)
     degraded = status.get("degraded")
     for reason in degraded if isinstance(degraded, list) else []:
-        hint = "sessions may not survive a restart; free disk space or repair the state folder"
-        yield Finding(Level.WARN, "manager", f"degraded: {reason}", hint)
+        yield Finding(Level.WARN, "manager", f"degraded: {reason}", _degraded_cure(str(reason)))
     if status.get("state") == "draining":
         yield Finding(Level.WARN, "manager", "is stopping", "wait, then start it again: lmtb up")
+
+
+def _degraded_cure(reason: str) -> str:
+    """What helps, and what is lost until then: that depends on what does not work."""
+    if "installed program" in reason:
+        return "servers that run go on; no other one starts until then"
+    if reason.startswith("state"):
+        return "sessions may not survive a restart; free disk space or repair the state folder"
+    return "free disk space or repair the state folder; calls themselves go on"
 
 
 def _fault_cure(paths: Paths) -> str:

@@ -79,6 +79,7 @@ _ASKED: Final = (
     ("ask the user what to do instead", "do something else"),
     ("ask the user to allow", "allow"),
     ("ask the user to ", ""),
+    ("the user has not trusted", "you have not trusted"),
     ("the user runs", "run"),
     (" and to run", ", then run"),
     (" or to run", " or run"),

@@ -26,8 +26,9 @@ ASCII_MARKS: Final = {Tone.GOOD: "+", Tone.BUSY: "~", Tone.WARN: "!", Tone.BAD: 
 _WORDS: Final = {
     Tone.GOOD: "ready connected trusted ok yes current active listed always callable enabled installed",
     Tone.BUSY: "starting connecting stopping draining restarting running",
-    Tone.WARN: "backoff pending_trust auth_required suspect degraded new changed outdated warn other",
-    Tone.BAD: "failed crash_looping unhealthy fail unusable not error",
+    Tone.WARN: "backoff retrying pending_trust auth_required needs suspect degraded new changed outdated warn"
+    " other",
+    Tone.BAD: "failed crash_looping crashing unhealthy fail unusable not error",
     Tone.OFF: "stopped offline gone idle disabled no missing unknown removed cancelled unlisted",
 }
 _TONES: Final = {word: tone for tone, words in _WORDS.items() for word in words.split()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +15,15 @@ from lm_tools_bridge.machine.own_token import own_headers
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.errors import Reason
 from lm_tools_bridge.protocol.inbound import MISSING_CAPABILITY
-from lm_tools_bridge.terminal.command_line import Failure, examples, is_json, json_option, print_json, say
+from lm_tools_bridge.terminal.command_line import (
+    Failure,
+    examples,
+    is_json,
+    json_option,
+    print_json,
+    say,
+    to_the_user,
+)
 from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.form_fields import Field, InvalidLine, fields
 from lm_tools_bridge.text.printable import printable
@@ -125,7 +134,7 @@ def call(name: str, arguments: str | None, cwd: Path | None, as_json: bool) -> N
             raise _tool_failure(result)
         print_json({"result": result})
         return
-    _print_result(result, to_stderr=failed)
+    _print_result(result, to_stderr=failed, is_refusal=bool(_error_of(result)))
     if failed and _needs_terminal(result):
         say(f"Or {ANSWER_STEP}.", err=True)
     if failed:
@@ -231,9 +240,23 @@ def _parse(text: str | None) -> dict[str, Any]:
     return value
 
 
-def _print_result(result: Mapping[str, Any], *, to_stderr: bool) -> None:
+_SCHEMA: Final = re.compile(r"; its whole schema is the resource \S+")
+"""Where a model reads on. A person has the arguments in the line before, and no verb that reads resources."""
+_TWICE: Final = "Error: Error "
+"""How a tool's own text begins that says already that it is an error."""
+
+
+def _for_person(text: str, *, is_refusal: bool) -> str:
+    """The text of a failure as the person reads it who called: refusals are written for a model."""
+    text = text.removeprefix("Error: ") if text.startswith(_TWICE) else text
+    return to_the_user(_SCHEMA.sub("", text)) if is_refusal else text
+
+
+def _print_result(result: Mapping[str, Any], *, to_stderr: bool, is_refusal: bool = False) -> None:
     stream = sys.stderr if to_stderr else sys.stdout
     texts = _texts(result)
+    if to_stderr:
+        texts = [_for_person(text, is_refusal=is_refusal) for text in texts]
     if not any(text.strip() for text in texts):
         say("The tool answered without content.", err=True)
     for text in texts:

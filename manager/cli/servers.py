@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from lm_tools_bridge.protocol.internal.source_states import DOWN
+from lm_tools_bridge.protocol.internal.source_states import DOWN, label_of
 from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Table
 from lm_tools_bridge.text.printable import operand, printable
@@ -199,12 +199,19 @@ def _state(source: Mapping[str, Any]) -> str:
     seconds = source.get("startingForS")
     notes = [f"{seconds} s"] if isinstance(seconds, int) else []
     notes += ["stale"] if source.get("stale") else []
-    return " ".join([str(source.get("state")), *([f"({', '.join(notes)})"] if notes else [])])
+    return " ".join([label_of(source.get("state")), *([f"({', '.join(notes)})"] if notes else [])])
 
 
 def _inner(source: Mapping[str, Any]) -> list[tuple[object, ...]]:
     """A row for each language server that the source has started."""
     return [
-        (f"  {server.get('name')}", server.get("state"), "", "", "", *(server.get(name) for name in _PROCESS))
+        (
+            f"  {server.get('name')}",
+            label_of(server.get("state")),
+            "",
+            "",
+            "",
+            *(server.get(name) for name in _PROCESS),
+        )
         for server in objects(source, "languageServers")
     ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
-from manager.installation import Installation, State
+from manager.installation import CHECK_S, GONE_CHECK_S, Installation, State
 
 
 def install(folder: Path, version: str, record: str = "a,,\n") -> None:
@@ -57,3 +59,23 @@ async def test_changed_sources_of_a_checkout_are_no_upgrade(tmp_path: Path) -> N
     watched = Installation(tmp_path / "src", "1.0")
     (tmp_path / "src" / "manager" / "daemon.py").write_text("changed = True\n")
     assert await watched.check() is State.CURRENT
+
+
+async def test_what_was_gone_for_a_moment_is_looked_for_again_soon(tmp_path: Path) -> None:
+    folder = tmp_path / "site-packages"
+    install(folder, "1.0")
+    watched, pauses = Installation(folder, "1.0"), []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            shutil.rmtree(folder)
+        elif len(pauses) == 2:
+            install(folder, "1.0")
+        else:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await watched.run(sleep)
+    assert pauses == [CHECK_S, GONE_CHECK_S, CHECK_S]
+    assert watched.problem is None

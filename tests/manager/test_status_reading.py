@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from manager.cli.output.overview import problems
-from manager.status_reading import MAX_NAME, attention_items, json_object, project_names, shell_hint
+from manager.status_reading import (
+    MAX_NAME,
+    attention_items,
+    json_object,
+    project_names,
+    shell_hint,
+    source_step,
+)
 
 
 @pytest.mark.parametrize(
@@ -148,3 +155,19 @@ def test_names_of_projects_have_no_hash_unless_two_are_called_so() -> None:
 def test_names_that_only_look_like_ids_stay() -> None:
     names = ["shop", "shop-5b0a4815548c", "a-deadbeef", "-5b0a4815548c", ""]
     assert project_names(names) == {name: name for name in names}
+
+
+@pytest.mark.parametrize(
+    ("signs_in", "first"),
+    [
+        ({}, "sign in with: "),
+        ({"signsIn": True}, "sign in with: "),
+        ({"signsIn": False}, "give its entry a valid"),
+    ],
+    ids=["an older server", "OAuth", "a token"],
+)
+def test_nobody_is_sent_to_a_login_that_is_refused(signs_in: dict[str, Any], first: str) -> None:
+    source = {"id": "remote:docs", "state": "auth_required", **signs_in}
+    step = source_step(source, "/shop")
+    assert step.startswith(first)
+    assert ('"oauth": {}' in step) == (signs_in.get("signsIn") is False)

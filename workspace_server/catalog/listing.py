@@ -169,7 +169,9 @@ class Listing:
     def as_dict(self) -> dict[str, Any]:
         """The source for health and status; `lastRefresh` in seconds since 1970."""
         error = self._cause or self.source.error or self.source.part_error
+        signs_in = self.source.signs_in
         return {
+            **({} if signs_in is None else {"signsIn": signs_in}),
             "id": self.source.id,
             "kind": self.source.kind,
             "namespace": self.source.namespace,

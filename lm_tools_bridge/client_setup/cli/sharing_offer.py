@@ -42,7 +42,7 @@ _RUN_ONCE_ALREADY: Final = frozenset({LEADS_TO_US, TOLD_BEFORE, DISABLED})
 """Reasons why a server stays that need no word: no second copy of it runs."""
 
 
-_NAMES: Final = "In Claude Code, their tools are then named mcp__lm-tools-bridge__…: change rules with the old names."
+_NAMES: Final = "Claude Code then names their tools mcp__lm-tools-bridge__…: change rules with old names."
 
 
 class SharingOffer:

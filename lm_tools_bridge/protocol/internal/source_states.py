@@ -15,6 +15,7 @@ class StateMeaning(NamedTuple):
 
     Attributes:
         words: what comes after the name of the source.
+        label: what a column of states shows; empty for the state's own word.
         is_healthy: nothing is wrong, and nobody has to do anything.
         is_starting: it has not answered yet, and is expected to.
         is_down: its tools cannot be called.
@@ -23,6 +24,7 @@ class StateMeaning(NamedTuple):
     """
 
     words: str
+    label: str = ""
     is_healthy: bool = False
     is_starting: bool = False
     is_down: bool = False
@@ -36,11 +38,13 @@ STATES: Final[Mapping[str, StateMeaning]] = {
     "connecting": StateMeaning("has not answered yet", is_starting=True),
     "ready": StateMeaning("answers", is_healthy=True),
     "degraded": StateMeaning("answers, but a part of it does not work"),
-    "backoff": StateMeaning("ended or failed and is started again", is_down=True),
-    "crash_looping": StateMeaning("ends again and again", is_down=True, is_broken=True),
-    "auth_required": StateMeaning("does not accept the credentials, or has none", is_down=True),
+    "backoff": StateMeaning("ended or failed and is started again", "retrying", is_down=True),
+    "crash_looping": StateMeaning("ends again and again", "crashing", is_down=True, is_broken=True),
+    "auth_required": StateMeaning(
+        "does not accept the credentials, or has none", "needs login", is_down=True
+    ),
     "failed": StateMeaning("cannot be started or reached", is_down=True, is_broken=True),
-    "pending_trust": StateMeaning("waits for your trust", is_unused=True),
+    "pending_trust": StateMeaning("waits for your trust", "needs trust", is_unused=True),
     "disabled": StateMeaning("is disabled", is_healthy=True, is_unused=True),
 }
 DOWN: Final = frozenset(word for word, state in STATES.items() if state.is_down)
@@ -48,6 +52,12 @@ BROKEN: Final = frozenset(word for word, state in STATES.items() if state.is_bro
 STARTING: Final = frozenset(word for word, state in STATES.items() if state.is_starting)
 UNUSED: Final = frozenset(word for word, state in STATES.items() if state.is_unused)
 HEALTHY: Final = frozenset(word for word, state in STATES.items() if state.is_healthy)
+
+
+def label_of(state: object) -> str:
+    """What a column of states shows; a state of another version as it is."""
+    meaning = STATES.get(str(state))
+    return str(state) if meaning is None else meaning.label or str(state)
 
 
 def shown_state(state: str, error: str | None) -> str:

@@ -24,6 +24,7 @@ from lm_tools_bridge.remote_hosts.known_hosts import (
     parse_host,
     remove_host,
 )
+from lm_tools_bridge.remote_hosts.line_failures import FailureKind
 from lm_tools_bridge.remote_hosts.transports import login
 from lm_tools_bridge.terminal.command_line import (
     Failure,
@@ -33,6 +34,7 @@ from lm_tools_bridge.terminal.command_line import (
     json_option,
     print_json,
     say,
+    to_the_user,
 )
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Table
 from lm_tools_bridge.text.quantities import latency
@@ -205,6 +207,18 @@ def _lines(**payload: object) -> list[dict[str, Any]]:
     return list(answer["lines"])
 
 
+def _cause(line: Mapping[str, Any]) -> dict[str, str]:
+    """Why there is no line, and what helps; the word alone where another version sent it."""
+    if line["cause"] is None:
+        return {}
+    kind = next((kind for kind in FailureKind if kind.word == line["cause"]), None)
+    if kind is None:
+        return {"cause": str(line["cause"])}
+    step = to_the_user(kind.next_step.format(name=line["name"]))
+    cause = {"cause": kind.text.format(host=line["address"])}
+    return cause if "lmtb remote status" in step else {**cause, "next step": step}
+
+
 def _facts(line: Mapping[str, Any]) -> list[Fact]:
     there = f"{line['user']} on {line['machine']}" if line["machine"] else None
     texts = {
@@ -213,7 +227,7 @@ def _facts(line: Mapping[str, Any]) -> list[Fact]:
         "latency": latency(line["latencyMs"]),
         "there": there,
         "version": line["version"],
-        "cause": line["cause"],
+        **_cause(line),
         "said": "\n".join(line["said"]) or None,
     }
     return [Fact(label, str(value)) for label, value in texts.items() if value is not None]

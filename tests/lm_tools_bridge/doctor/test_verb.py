@@ -79,6 +79,21 @@ def test_degraded_state_is_a_warning_with_its_reason(diagnose: Any, control: Any
     assert "disk full" in found["manager"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        ("state cannot be saved: the disk of /s is full", "sessions may not survive a restart"),
+        ("calls are not recorded: the disk of /s is full", "calls themselves go on"),
+        ("the installed program is gone from /p: install it again", "servers that run go on"),
+    ],
+)
+def test_what_is_lost_until_then_depends_on_what_does_not_work(
+    diagnose: Any, control: Any, reason: str, hint: str
+) -> None:
+    control.say("GET /mcp/status", healthy(state="degraded", degraded=[reason]))
+    assert hint in diagnose()[1]["manager"]["hint"]
+
+
 def test_manager_that_does_not_answer_sense_is_a_failure(diagnose: Any, control: Any) -> None:
     control.say("GET /mcp/status", b"nonsense")
     code, found = diagnose()

@@ -48,6 +48,34 @@ def test_text_of_a_tool_cannot_act_on_a_terminal(
 
 
 @pytest.mark.parametrize(
+    ("text", "is_refusal", "shown"),
+    [
+        (
+            "t comes from files that the user has not trusted as they are now. Next step: ask the user to look"
+            " at it and to run: lmtb trust /p.",
+            True,
+            "t comes from files that you have not trusted as they are now. Next step: look at it, then run:"
+            " lmtb trust /p.\n",
+        ),
+        (
+            "Next step: correct the arguments and call t again; its whole schema is the resource lm-tools://schema/t",
+            True,
+            "Next step: correct the arguments and call t again\n",
+        ),
+        ('Error: Error reading file "a": no such file', False, 'Error reading file "a": no such file\n'),
+        ("Error: ask the user to pay", False, "Error: ask the user to pay\n"),
+    ],
+    ids=["trust", "schema", "twice an error", "the tool's own words"],
+)
+def test_a_failure_is_told_to_the_person_who_called(
+    capfd: pytest.CaptureFixture[str], text: str, is_refusal: bool, shown: str
+) -> None:
+    result = {"isError": True, "content": [{"type": "text", "text": text}]}
+    call._print_result(result, to_stderr=True, is_refusal=is_refusal)
+    assert capfd.readouterr().err == shown
+
+
+@pytest.mark.parametrize(
     ("text", "message", "step"),
     [
         ("wrong\nNext step: do it", "wrong", "do it"),

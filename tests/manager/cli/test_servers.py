@@ -47,7 +47,7 @@ def test_what_needs_attention_comes_first(run: Any) -> None:
     result = run("servers")
     rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[0] for row in rows[1:]] == ["stdio:gh", "remote:gh", "builtin", "stdio:slow", "stdio:ok"]
-    assert rows[1] == ["stdio:gh", "backoff", "(stale)", "2", "1", "0", "7", "3", "ended\\x1b"]
+    assert rows[1] == ["stdio:gh", "retrying", "(stale)", "2", "1", "0", "7", "3", "ended\\x1b"]
     assert rows[5][4] == "30"
     assert result.stderr == "\nstdio:gh last wrote:\n  one\n  t\\x1bwo\nerror: broken\n"
 

@@ -138,7 +138,7 @@ def test_sources_that_wait_for_trust_are_listed_and_tried_again(tmp_path: Path, 
         _status_names_what_waits_where_no_server_ran(manager, project)
         waiting = manager.lmtb("servers", cwd=project)
         assert waiting.returncode == exit_codes.OK
-        assert waiting.stdout.splitlines()[1].split()[:2] == ["stdio:gone", "pending_trust"]
+        assert waiting.stdout.splitlines()[1].split()[:3] == ["stdio:gone", "needs", "trust"]
         assert f"lmtb trust {shlex.quote(str(project))}" in waiting.stderr
         _doctor_and_status_name_what_waits(manager, project)
         _trusted_source_is_tried_again(manager, project)

@@ -55,7 +55,7 @@ def test_one_plan_says_what_runs_from_here_what_stays_and_what_colleagues_notice
         '  your own "memory": move to ',
         '  ~/src/shop: Claude Code no longer starts "db"; .mcp.json stays as it is',
         "No file of a project changes for colleagues.",
-        "their tools are then named mcp__lm-tools-bridge__",
+        "Claude Code then names their tools mcp__lm-tools-bridge__",
     ):
         assert line in result.stdout, line
     assert "s3cret-of-memory" not in result.output

@@ -154,3 +154,22 @@ def test_one_signs_in_on_the_host_of_a_project(run: Any, control: Any, name: str
     refused = run("servers", "login", "--cwd", "build:/srv/my app", "--", name)
     assert refused.exit_code != 0
     assert f"run there: lmtb servers login --cwd '/srv/my app' {word}" in refused.stderr
+
+
+def test_why_there_is_no_line_is_a_sentence_with_what_helps(run: Any, control: Any, ssh: Path) -> None:
+    line = {
+        "name": "build", "address": "ssh://ada@build/", "state": "failed", "latencyMs": None, "version": None,
+        "machine": None, "user": None, "pid": None, "cause": "not_installed", "said": ["lmtb: not found"],
+    }  # fmt: skip
+    control.say("POST /lines", {"lines": [line]})
+    run("remote", "add", "build", "ssh://ada@build/")
+    shown = run("remote", "status", "build").stdout
+    assert "lm-tools-bridge is not installed on ssh://ada@build/" in shown
+    assert "run: lmtb remote install build" in shown and "not_installed" not in shown
+    control.say("POST /lines", {"lines": [{**line, "cause": "no_tool"}]})
+    assert (
+        "the program that reaches ssh://ada@build/ is not installed"
+        in run("remote", "status", "build").stdout
+    )
+    control.say("POST /lines", {"lines": [{**line, "cause": "of_a_newer_version"}]})
+    assert "of_a_newer_version" in run("remote", "status", "build").stdout

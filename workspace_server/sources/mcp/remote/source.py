@@ -135,6 +135,11 @@ class RemoteSource(McpSource):
         self._supervisor.try_now()
         await super().refresh()
 
+    @property
+    def signs_in(self) -> bool:
+        """Whether its entry says OAuth."""
+        return self._server.auth == "oauth"
+
     def refusal(self, failure: Unavailable) -> Refusal:
         """As `McpSource.refusal`; without credentials, with the user's next step."""
         refusal = super().refusal(failure)

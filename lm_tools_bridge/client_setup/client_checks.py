@@ -118,7 +118,7 @@ def _played_at_once(
 
 def _place(situation: Situation) -> Place:
     machine = user_machine()
-    folder = Path(current_folder(None))
+    folder = Path(current_folder(situation.folder))
     try:
         answer = Control(situation.paths.control_socket).post("/resolve", {"cwd": str(folder)})
         root: Path | None = Path(str(answer["match"]["workspaceFolders"][0]))

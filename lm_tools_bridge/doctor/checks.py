@@ -12,6 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,12 +39,17 @@ _OWN_FOLDERS: Final = frozenset({"LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"})
 """With one of them, base folders are those of this environment."""
 
 
-def all_findings(paths: Paths, waiting: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
+def all_findings(
+    paths: Paths, waiting: Callable[[str], None] = lambda _: None, folder: Path | None = None
+) -> Iterator[Finding]:
     """Every finding, in the order in which a person should read them.
 
-    `waiting` is told what is done before a check that may take seconds.
+    Args:
+        paths: the user's files.
+        waiting: is told what is done before a check that may take seconds.
+        folder: where clients are played; None for the current folder.
     """
-    situation = Situation.of(paths)
+    situation = replace(Situation.of(paths), folder=folder)
     for check in CHECKS:
         if check is _clients:
             waiting("playing the configured clients; one answer may take 10 s")

@@ -14,12 +14,14 @@ from manager import exit_codes
 from manager.cli import workspace_command
 from manager.cli.output.findings import Level, shown
 from manager.cli.output.manager_access import user_paths
+from manager.cli.output.workspace_options import cwd_option
 
 _ORDER: Final = (Level.FAIL, Level.WARN, Level.OK)
 """Worst first: nobody has to look for a failure between lines that are well."""
 
 
 @click.group(cls=SubVerbs, invoke_without_command=True, epilog=examples("lmtb doctor", "lmtb doctor env"))
+@cwd_option
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
@@ -31,7 +33,9 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with waiting("checking") as tell:
-        findings = sorted(all_findings(user_paths(), tell), key=lambda finding: _ORDER.index(finding.level))
+        findings = sorted(
+            all_findings(user_paths(), tell, ctx.obj), key=lambda finding: _ORDER.index(finding.level)
+        )
     for finding in findings:
         say(*shown(finding))
     failed = [item for item in findings if item.level is Level.FAIL]
@@ -51,10 +55,12 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 @doctor.command()
 @click.argument("path", type=click.Path(path_type=Path), required=False)
+@cwd_option
 @json_option
-def env(path: Path | None, **_: bool) -> None:
+@click.pass_context
+def env(ctx: click.Context, /, path: Path | None, **_: bool) -> None:
     """Compare the environment of a workspace's programs with this shell's.
 
     Shows PATH, some well-known programs, and the names of variables.
     """
-    workspace_command.run("env", workspace_command.root_of(path))
+    workspace_command.run("env", workspace_command.root_of(path or ctx.obj))

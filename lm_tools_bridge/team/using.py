@@ -35,7 +35,13 @@ _KINDS: Final = ("remote_servers", "stdio_servers")
 @click.option("--as", "namespace", help="The prefix of its tools; default: the name of the offer.")
 @click.option("--host", "hosts", multiple=True, help="A host that may get calls; default: all present ones.")
 @click.option("--any-host", is_flag=True, help="Also hosts that offer it later may get calls.")
-@click.option("--project", type=click.Path(path_type=Path), help="Only in this project; default: in all.")
+@click.option(
+    "--cwd",
+    "--project",
+    "project",
+    type=click.Path(path_type=Path),
+    help="Only in the project of this folder; default: in all.",
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path | None, *, any_host: bool,

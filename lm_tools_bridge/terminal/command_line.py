@@ -103,13 +103,18 @@ def examples(*lines: str) -> str:
 class SubVerbs(click.Group):
     """The verbs of a verb, such as those of `lmtb tools`: with near names for a mistyped one.
 
-    A group that lists something without a verb does so with the verb `list`, too.
+    The verb `list` works everywhere: a group that lists something without a verb does that, another one shows
+    its status.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; `list` is left out where it is what the group does alone."""
-        is_own = args[:1] == ["list"] and self.invoke_without_command and "list" not in self.commands
-        return super().parse_args(ctx, args[1:] if is_own else args)
+        """Parse the words; `list` stands for what the group does alone, else for its `status`."""
+        if args[:1] == ["list"] and "list" not in self.commands:
+            if self.invoke_without_command:
+                args = args[1:]
+            elif "status" in self.commands:
+                args = ["status", *args[1:]]
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -37,9 +37,11 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
     "--cwd", type=click.Path(path_type=Path), help="The log of the workspace of this folder; here: --cwd ."
 )
 @click.option(
+    "--project",
     "--workspace",
+    "workspace",
     metavar="ID",
-    help="The log of the workspace with this id; its name without the hash will do.",
+    help="The log of the project with this id; its name without the hash will do.",
     shell_complete=completion.workspaces,
 )
 @click.option(
@@ -122,9 +124,9 @@ def _file(cwd: Path | None, workspace: str | None, server: str | None) -> Path:
     paths = user_paths()
     if workspace is not None:
         if cwd is not None:
-            raise click.UsageError("--cwd and --workspace both name a workspace: give one of them")
+            raise click.UsageError("--cwd and --project both name a project: give one of them")
         if not re.fullmatch("[a-z0-9-]+", workspace):
-            raise click.UsageError("--workspace needs an id from `lmtb workspaces`")
+            raise click.UsageError("--project needs an id from `lmtb workspaces`")
         return paths.logs_dir / f"{_identity(workspace)}.log"
     if cwd is not None or server is not None:
         return paths.logs_dir / f"{workspace_id(workspace_command.root_of(cwd))}.log"

@@ -23,6 +23,7 @@ from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.printable import printable
 from manager.cli import completion
 from manager.cli.output.manager_access import ask_about
+from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import is_remote, root_of, run, run_and_wait, run_there
 from manager.status_reading import objects, shell_hint, state_words
 
@@ -32,6 +33,7 @@ WAIT_S: Final = 30.0
 POLL_S: Final = 0.25
 
 Say = Callable[[str], object]
+_TWO_FOLDERS: Final = "the folder is given twice: as an argument and with --cwd"
 
 
 def warm_sources(root: Path, say: Say) -> None:
@@ -116,8 +118,12 @@ def _folders_and_sources(
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--data", is_flag=True, help="Let the shown data files change without asking again.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted folders.")
+@cwd_option
 @json_option
+@click.pass_context
 def trust(
+    ctx: click.Context,
+    /,
     path: str | None,
     names: tuple[str, ...],
     *,
@@ -138,9 +144,14 @@ def trust(
     if list_all:
         run("trust", "--list", *flags)
     words = () if path is None else (path, *names)
+    if ctx.obj is not None and (path is None or not (_is_path(path) or is_remote(path))):
+        path, names = str(ctx.obj), words
+        words = (path, *names)
+    elif ctx.obj is not None:
+        raise click.UsageError(_TWO_FOLDERS)
     if path is not None and is_remote(path):  # trust there is a decision of its own, by the program there
         run_there(path, ["trust", *flags, *(["--json"] if as_json else [])], names)
-    has_path = path is not None and _is_path(path)
+    has_path = path is not None and (ctx.obj is not None or _is_path(path))
     root, items = root_of(Path(words[0]) if has_path else None), words[1:] if has_path else words
     if diff or (as_json and not yes):
         run("trust", *flags, "--", root, *items)
@@ -162,9 +173,14 @@ def _silent(line: str) -> None:
 
 @click.command(epilog=examples("lmtb untrust", "lmtb untrust ~/shop"))
 @_path
+@cwd_option
 @json_option
-def untrust(path: Path | None, as_json: bool) -> None:
+@click.pass_context
+def untrust(ctx: click.Context, /, path: Path | None, as_json: bool) -> None:
     """Revoke trust: nothing that this project brings along runs any more."""
+    if None not in (path, ctx.obj):
+        raise click.UsageError(_TWO_FOLDERS)
+    path = path or ctx.obj
     if path is not None and is_remote(path):
         run_there(path, ["untrust", *(["--json"] if as_json else [])])
     run("untrust", root_of(path))

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -19,8 +20,10 @@ from lm_tools_bridge.text.quantities import moment_of
 from manager import exit_codes
 from manager.cli import completion
 from manager.cli.output.manager_access import user_paths
+from manager.cli.workspace_command import root_of
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.settings import ConfigurationError, Settings, load_settings
+from manager.routing.matching import workspace_id
 
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""
@@ -111,7 +114,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--project",
         metavar="ID",
-        help="Only calls of this workspace; its name without the hash will do.",
+        help="Only calls of this project: its name, its id, or a folder in it, such as `.`.",
         shell_complete=suggest_recorded("project"),
     ),
     click.option(
@@ -147,7 +150,7 @@ def filter_of(options: Mapping[str, Any]) -> Filter:
     slow_ms = options["slow_ms"]
     return Filter(
         client=options["client"],
-        project=options["project"],
+        project=_id_of_folder(options["project"]) or options["project"],
         tool=options["tool"],
         session=options["session"],
         errors=options["errors"],
@@ -201,16 +204,26 @@ def open_log(*, written_first: bool = True) -> Iterator[CallLog | None]:
             yield log
 
 
+def _id_of_folder(name: str | None) -> str | None:
+    """The id of the project that a folder is in; None for a name that is no path."""
+    if name is None or not ("/" in name or name in (".", "..", "~")):
+        return None
+    return workspace_id(root_of(Path(name).expanduser()))
+
+
 def project_named(name: str, projects: Iterable[str]) -> str:
     """The id of a project.
 
     Args:
-        name: an id, which need not be known yet, or the beginning of a known one, without the hash.
+        name: a folder in it, written with a `/` or as `.`; an id, which need not be known yet; or the
+            beginning of a known one, without the hash.
         projects: ids.
 
     Raises:
         Failure: no known project has this name, or several have.
     """
+    if (identity := _id_of_folder(name)) is not None:
+        return identity
     ids = set(projects)
     if name in ids:
         return name

@@ -35,7 +35,7 @@ _EVERYWHERE: Final = "all projects"
 _project_option = click.option(
     "--project",
     metavar="ID",
-    help="Only this workspace; its name without the hash will do. Default: all.",
+    help="Only this project: its name, its id, or a folder in it, such as `.`. Default: all.",
     shell_complete=completion.workspaces,
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -62,12 +63,14 @@ class Situation:
         settings: as a manager started now would have them, or the text of why it would refuse to start.
         status: the running manager's status, None where there is none.
         fault: why somebody on the control socket gave no usable answer.
+        folder: in which clients are played; None for the current folder.
     """
 
     paths: Paths
     settings: Settings | str
     status: dict[str, Any] | None
     fault: str | None = None
+    folder: Path | None = None
 
     @classmethod
     def of(cls, paths: Paths) -> Situation:

@@ -14,7 +14,7 @@ from manager import exit_codes
 from manager.cli import workspace_command
 from manager.cli.output.findings import Level, shown
 from manager.cli.output.manager_access import user_paths
-from manager.cli.output.workspace_options import cwd_option
+from manager.cli.output.workspace_options import TWO_FOLDERS, cwd_option
 
 _ORDER: Final = (Level.FAIL, Level.WARN, Level.OK)
 """Worst first: nobody has to look for a failure between lines that are well."""
@@ -63,4 +63,6 @@ def env(ctx: click.Context, /, path: Path | None, **_: bool) -> None:
 
     Shows PATH, some well-known programs, and the names of variables.
     """
+    if None not in (path, ctx.obj):
+        raise click.UsageError(TWO_FOLDERS)
     workspace_command.run("env", workspace_command.root_of(path or ctx.obj))

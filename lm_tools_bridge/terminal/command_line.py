@@ -269,6 +269,10 @@ def confirm(question: str, change: str, *, step: str = "repeat it with --yes", p
         raise Failure(f"{change}, and nobody answered", step, reason="not_confirmed") from None
 
 
+_LONGEST_PROMPT: Final = 76
+"""A prompt is not wrapped: it fits into a terminal of 80 columns with the letter that is typed."""
+
+
 def choose(
     question: str, answers: Mapping[str, str], change: str, *, step: str = "repeat it with --yes"
 ) -> str:
@@ -281,10 +285,14 @@ def choose(
     """
     _require_person(change, step, piped=False)
     *_, last = answers
-    meaning = ", ".join(f"{letter} = {text}" for letter, text in answers.items())
+    meanings = [f"{letter} = {text}" for letter, text in answers.items()]
+    prompt = f"{question} ({', '.join(meanings)})"
+    if len(prompt) > _LONGEST_PROMPT:
+        say(*(f"  {meaning}" for meaning in meanings))
+        prompt = f"{question} ({', '.join(answers)})"
     letters = click.Choice(list(answers), case_sensitive=False)
     letter_chosen: str = click.prompt(
-        f"{question} ({meaning})", type=letters, default=last, show_default=False
+        prompt, type=letters, default=last, show_default=False, show_choices=False
     )
     return letter_chosen
 

@@ -23,7 +23,7 @@ from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.printable import printable
 from manager.cli import completion
 from manager.cli.output.manager_access import ask_about
-from manager.cli.output.workspace_options import cwd_option
+from manager.cli.output.workspace_options import TWO_FOLDERS, cwd_option
 from manager.cli.workspace_command import is_remote, root_of, run, run_and_wait, run_there
 from manager.status_reading import objects, shell_hint, state_words
 
@@ -33,7 +33,6 @@ WAIT_S: Final = 30.0
 POLL_S: Final = 0.25
 
 Say = Callable[[str], object]
-_TWO_FOLDERS: Final = "the folder is given twice: as an argument and with --cwd"
 
 
 def warm_sources(root: Path, say: Say) -> None:
@@ -148,7 +147,7 @@ def trust(
         path, names = str(ctx.obj), words
         words = (path, *names)
     elif ctx.obj is not None:
-        raise click.UsageError(_TWO_FOLDERS)
+        raise click.UsageError(TWO_FOLDERS)
     if path is not None and is_remote(path):  # trust there is a decision of its own, by the program there
         run_there(path, ["trust", *flags, *(["--json"] if as_json else [])], names)
     has_path = path is not None and (ctx.obj is not None or _is_path(path))
@@ -179,7 +178,7 @@ def _silent(line: str) -> None:
 def untrust(ctx: click.Context, /, path: Path | None, as_json: bool) -> None:
     """Revoke trust: nothing that this project brings along runs any more."""
     if None not in (path, ctx.obj):
-        raise click.UsageError(_TWO_FOLDERS)
+        raise click.UsageError(TWO_FOLDERS)
     path = path or ctx.obj
     if path is not None and is_remote(path):
         run_there(path, ["untrust", *(["--json"] if as_json else [])])

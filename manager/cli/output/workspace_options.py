@@ -44,6 +44,9 @@ def source_id(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
 MAX_ISSUES: Final = 30
 
 
+TWO_FOLDERS: Final = "the folder is given twice: as an argument and with --cwd"
+
+
 def cwd_option(command: Command) -> Command:
     """Adds the option `--cwd`, before or after a subcommand; its value becomes `ctx.obj`."""
     return click.option(

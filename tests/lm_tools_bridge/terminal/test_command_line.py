@@ -43,6 +43,21 @@ def test_a_verb_named_list_is_the_groups_own() -> None:
     assert CliRunner().invoke(lids, ["list"]).output == "lids\n"
 
 
+@click.group(cls=SubVerbs)
+def lamps() -> None:
+    """Lamps."""
+
+
+@lamps.command()
+def status() -> None:
+    """Show which are on."""
+    click.echo("all on")
+
+
+def test_list_shows_the_status_of_a_group_that_lists_nothing() -> None:
+    assert CliRunner().invoke(lamps, ["list"]).output == "all on\n"
+
+
 @pytest.mark.parametrize(
     ("word", "said"), [("open-oen", "did you mean open-one?"), ("xyz", "it has open-one")]
 )

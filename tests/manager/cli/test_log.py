@@ -68,6 +68,13 @@ def test_lines_are_shown_oldest_first(
     assert run("log", "--cwd", str(project), *options).stdout.splitlines() == shown
 
 
+@pytest.mark.parametrize("option", ["--project", "--workspace"])
+def test_a_project_is_named_as_in_other_verbs(run: Any, file: Path, project: Path, option: str) -> None:
+    file.write_text("".join(LINES))
+    name = workspace_id(str(project))
+    assert run("log", option, name, "-n", "1").stdout == "T info call source=remote:gh2\n"
+
+
 @pytest.mark.parametrize(
     ("level", "shown"), [("debug", 4), ("warning", 3), ("error", 2)], ids=["all", "warnings", "errors"]
 )

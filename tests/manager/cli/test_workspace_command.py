@@ -51,6 +51,11 @@ def project(tmp_path: Path) -> Path:
         (("trust", "DEEP", "--yes", "--json"), ["trust", "--yes", "--json", "--", "ROOT"]),
         (("trust", "DEEP", "one", "two", "--yes"), ["trust", "--yes", "--", "ROOT", "one", "two"]),
         (("trust", "--yes", "--", "DEEP", "--diff"), ["trust", "--yes", "--", "ROOT", "--diff"]),
+        (("trust", "--cwd", "DEEP", "--diff"), ["trust", "--diff", "--", "ROOT"]),
+        (("trust", "one", "two", "--cwd", "DEEP", "--yes"), ["trust", "--yes", "--", "ROOT", "one", "two"]),
+        (("untrust", "--cwd", "DEEP"), ["untrust", "ROOT"]),
+        (("doctor", "env", "--cwd", "DEEP"), ["env", "ROOT"]),
+        (("doctor", "--cwd", "DEEP", "env"), ["env", "ROOT"]),
         (("trust", "--list"), ["trust", "--list"]),
         (("untrust", "DEEP"), ["untrust", "ROOT"]),
         (("untrust", "GONE", "--json"), ["untrust", "GONE", "--json"]),
@@ -82,6 +87,15 @@ def test_verbs_are_handed_on_with_the_users_folders_and_the_root(
         "--runtime-dir": str(paths.runtime_dir),
     }
     assert command[10:] == [places.get(word, word) for word in passed_on]
+
+
+@pytest.mark.parametrize("verb", [("trust",), ("untrust",), ("doctor", "env")])
+def test_a_folder_that_is_given_twice_is_refused(
+    run: Any, executed: list[list[str]], project: Path, verb: tuple[str, ...]
+) -> None:
+    result = run(*verb, str(project), "--cwd", str(project))
+    assert (result.exit_code, executed) == (exit_codes.USAGE, [])
+    assert "the folder is given twice" in result.stderr
 
 
 @pytest.mark.parametrize(

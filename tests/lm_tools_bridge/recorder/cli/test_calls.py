@@ -28,6 +28,7 @@ from lm_tools_bridge.recorder.server_output import output_during
 from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.text.quantities import seconds_of
 from manager import exit_codes
+from manager.routing.matching import workspace_id
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.projects.script_tools import write_tool
@@ -197,6 +198,20 @@ def test_a_project_is_named_with_or_without_its_hash(name: str, found: str) -> N
         assert project_named(name, known) == found
     except Failure as refused:
         assert refused.message == found
+
+
+@pytest.mark.always
+@pytest.mark.parametrize("word", ["{}", "{}/deep", "."])
+def test_a_project_is_named_by_a_folder_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    for name in ("CONFIG", "STATE", "RUNTIME"):  # no manager runs there
+        monkeypatch.setenv(f"LMTB_{name}_DIR", str(tmp_path / name))
+    (tmp_path / "p" / ".git").mkdir(parents=True)
+    (tmp_path / "p" / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "p" / "deep")
+    root = str(tmp_path / "p")
+    assert project_named(word.format(root), []) == workspace_id(root)
 
 
 @pytest.mark.always

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
-from lm_tools_bridge.code_intelligence.freshness import Freshness
+from lm_tools_bridge.code_intelligence.freshness import Freshness, FreshnessState
 from lm_tools_bridge.code_intelligence.server import (
     LanguageServer,
     ReportProgress,
@@ -26,6 +26,8 @@ SETTLE_S: Final = 0.3
 """Pause between two answers of a server that gives no sign when it is ready."""
 MAX_REASON: Final = 500
 """Characters of a server's own words in a reason: some send a whole stack trace."""
+_LATER: Final[Mapping[str, FreshnessState]] = {"starting": "indexing", "failed": "unknown"}
+"""By the state of a kind that does not run: the freshness of its answer, if it may run later by itself."""
 _UNTIL_TRUSTED: Final = ". Until the user decides, find names as text with lm_findTextInFiles"
 
 T = TypeVar("T")
@@ -109,13 +111,31 @@ def freshness_lines(parts: Sequence[Freshness], unavailable: Sequence[Unavailabl
     ]
 
 
+class NoAnswer(ToolError):
+    """No server could say anything yet.
+
+    Attributes:
+        doubts: why, as far as servers may answer later; empty if a person has to do something first.
+    """
+
+    def __init__(self, message: str, structured: Mapping[str, Any], doubts: Sequence[Freshness]) -> None:
+        super().__init__(message, structured)
+        self.doubts = doubts
+
+
 def no_server(unavailable: Sequence[Unavailable], about: str) -> ToolError:
     """The failure of a tool for which no server runs; it says what would help."""
     if not unavailable:
         return ToolError(f"no language server is known for {about}")
-    return ToolError(
+    doubts = [
+        Freshness(server.specification.name, _LATER[server.state], clean_text(server.reason))
+        for server in unavailable
+        if server.state in _LATER
+    ]
+    return NoAnswer(
         f"no language server runs for {about}. {reasons(unavailable)}",
         {"unavailable": unavailable_members(unavailable)},
+        doubts,
     )
 
 

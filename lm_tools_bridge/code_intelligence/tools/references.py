@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import LanguageServer
 from lm_tools_bridge.code_intelligence.tools import asking, listing
-from lm_tools_bridge.code_intelligence.tools.asking import Part, Request, Waiting, Work
+from lm_tools_bridge.code_intelligence.tools.asking import NoAnswer, Part, Request, Waiting, Work
 from lm_tools_bridge.code_intelligence.tools.known_files import give_files_with, give_guessed_files
 from lm_tools_bridge.code_intelligence.tools.symbols.own_places import PlaceKey, own_places, with_own, without
 from lm_tools_bridge.code_intelligence.tools.symbols.places import (
@@ -21,7 +21,7 @@ from lm_tools_bridge.code_intelligence.tools.symbols.places import (
     really_at,
 )
 from lm_tools_bridge.code_intelligence.tools.symbols.stubs import with_other_declaration
-from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, positions_of
+from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, UnknownSymbol, positions_of
 from lm_tools_bridge.code_intelligence.tools.texts import Texts
 from lm_tools_bridge.code_intelligence.tools.use_pages import Uses, possible_uses, use_page
 from lm_tools_bridge.code_intelligence.tools.word_check.absence import find_known_target
@@ -30,6 +30,10 @@ from lm_tools_bridge.code_intelligence.tools.word_check.checking import (
     CheckedAnswer,
     words_lines,
     words_members,
+)
+from lm_tools_bridge.code_intelligence.tools.word_check.unanswered import (
+    UnansweredWords,
+    find_unanswered_words,
 )
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace, wait_s
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_path, to_uri
@@ -83,8 +87,14 @@ async def call(
     """
     method = _METHODS[name][0]
     waiting, texts = Waiting(wait_s(arguments), context), await workplace.texts()
-    target = await find_known_target(workplace, arguments, method, waiting, texts)
     is_about_uses = name == "lm_references"
+    try:
+        target = await find_known_target(workplace, arguments, method, waiting, texts)
+    except (NoAnswer, UnknownSymbol) as failure:
+        words = await find_unanswered_words(workplace, arguments, failure.doubts, texts)
+        if words is None or not is_about_uses:
+            raise
+        return await asyncio.to_thread(_words_result, workplace, arguments, words, texts)
     if is_about_uses:
         target = await with_other_declaration(workplace, target, texts)
     more: dict[str, Any] = {"context": {"includeDeclaration": True}} if is_about_uses else {}
@@ -188,6 +198,19 @@ def _result(  # noqa: PLR0917  the facts about one call
         about,
         head,
     )
+    return use_page(uses, workplace, texts)
+
+
+def _words_result(
+    workplace: Workplace, arguments: Mapping[str, Any], words: UnansweredWords, texts: Texts
+) -> ToolResult:
+    """A page of lines that may be uses, and no others."""
+    span = listing.page(arguments, _default_limit(arguments))
+    _, member, title = _METHODS["lm_references"]
+    about = {"files": 0, "words": words_members(words.comparison, workplace)}
+    possible = possible_uses(words.comparison)
+    detail = str(arguments.get("detail", "lines"))
+    uses = Uses(title, member, detail, span, 0, [], words.freshness, (), possible, about)
     return use_page(uses, workplace, texts)
 
 

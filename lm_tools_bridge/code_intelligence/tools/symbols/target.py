@@ -53,11 +53,20 @@ Home = tuple[Path, int]
 
 
 class UnknownSymbol(ToolError):
-    """No server has a symbol of this name."""
+    """No server has a symbol of this name.
 
-    def __init__(self, name: str, message: str, structured: Mapping[str, Any]) -> None:
+    Attributes:
+        name: the name.
+        message: for the caller.
+        doubts: the servers that may find it later, e.g. because they still read the project.
+    """
+
+    def __init__(
+        self, name: str, message: str, structured: Mapping[str, Any] | None, doubts: Sequence[Freshness] = ()
+    ) -> None:
         super().__init__(message, structured)
         self.name = name
+        self.doubts = doubts
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,14 +339,16 @@ async def _homes(
 
 
 def _unknown(name: str, findings: Findings) -> ToolError:
-    doubts = "; ".join(each.text() for each in findings.freshness if each.state != "fresh")
+    doubts = [each for each in findings.freshness if each.state != "fresh"]
+    reasons = "; ".join(each.text() for each in doubts)
     members = {"freshness": [each.structured() for each in findings.freshness]}
     if not findings.has_answers:
-        return ToolError(
-            f"nothing is known about {name}, because nobody answered ({doubts}). Call again", members
+        return asking.NoAnswer(
+            f"nothing is known about {name}, because nobody answered ({reasons}). Call again", members, doubts
         )
-    so_far = f" so far ({doubts})" if doubts else ""
-    return UnknownSymbol(name, f"no symbol has the name {name}{so_far}. See lm_findSymbol", members)
+    so_far = f" so far ({reasons})" if doubts else ""
+    unready = [each for each in doubts if each.state != "partial"]
+    return UnknownSymbol(name, f"no symbol has the name {name}{so_far}. See lm_findSymbol", members, unready)
 
 
 def freshness_members(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> dict[str, Any]:

@@ -90,7 +90,9 @@ async def find_known_target(
             raise
         sentence_text = "; ".join(sentence for sentence in sentences if sentence)
         message = f"{unknown.message}. But {sentence_text}. Give filePath and line of a place"
-        raise ToolError(message, unknown.structured) from None
+        # what is defined elsewhere is no symbol of the project, however long one waits
+        doubts = () if any(absence.is_foreign for absence in absences) else unknown.doubts
+        raise UnknownSymbol(unknown.name, message, unknown.structured, doubts) from None
 
 
 async def _defined_target(  # noqa: PLR0917  the facts about one call

@@ -62,6 +62,8 @@ ROUND: Final = 8
 """Words that are asked about at a time: more would only wait for each other in the server."""
 WORTH_ALL_USES: Final = 6
 """Words still to ask about from which on all uses of another symbol are asked for, in place of each word."""
+UNANSWERED: Final = "no server answered about it yet"
+"""Why lines are listed of which nobody could say what they mean."""
 _DEFINITION: Final = "textDocument/definition"
 _DECLARATION: Final = "textDocument/declaration"
 _REFERENCES: Final = "textDocument/references"
@@ -140,12 +142,26 @@ class AnswerCheck:
         self, part: Part[Any], read_places: Callable[[Any], Awaitable[Sequence[Location]]]
     ) -> CheckedAnswer:
         locations = await read_places(part.value)
-        if part.value is None or not self.workplace.compares_words or not is_word(self.target.name):
+        if not self.workplace.compares_words or not is_word(self.target.name):
             return CheckedAnswer(part, locations)
+        if part.value is None:
+            return CheckedAnswer(part, locations) if self.is_edit else await self._words_alone(part)
         is_quick = not self.seconds or part.freshness.state in {"indexing", "stale"}
         until = asyncio.get_running_loop().time() + (QUICK_S if is_quick else CHECK_S)
         comparison, uses = await self._compare(locations, until)
         return CheckedAnswer(part, with_uses(locations, uses), comparison)
+
+    async def _words_alone(self, part: Part[Any]) -> CheckedAnswer:
+        """What the words tell where the server gave no answer: each line of code may have a use."""
+        server, name = self.target.server, self.target.name
+        words = await find_project_words(
+            self.workplace, name, server.specification, server.encoding, self.texts
+        )
+        comparison = compare(name, words.words, {}, {}, has_all_words=words.has_all, unasked=UNANSWERED)
+        freshness = part.freshness
+        if freshness.state != "crashed":  # a second try follows a crash
+            freshness = replace(freshness, state="partial")
+        return CheckedAnswer(replace(part, freshness=freshness), [], comparison)
 
     async def _compare(
         self, locations: Sequence[Location], until: float

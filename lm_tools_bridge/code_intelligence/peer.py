@@ -81,6 +81,9 @@ class ProjectSync(Protocol):
     def memo(self, path: Path) -> dict[str, Any]:
         """As `LanguageServer.memo`."""
 
+    def changed_files(self, since: int) -> tuple[int, Sequence[Path]]:
+        """As `FollowingServer.changed_files`."""
+
     def aliases(self, path: Path) -> Sequence[Path]:
         """As `LanguageServer.aliases`."""
 

@@ -59,10 +59,17 @@ class FileDiagnostics:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticsAnswer:
-    """What one server knows about some files, and how far that can be trusted."""
+    """What one server knows about some files, and how far that can be trusted.
+
+    Attributes:
+        files: those that it speaks about.
+        freshness: how far.
+        is_whole: whether files of the project that are not among them have no diagnostics.
+    """
 
     files: Sequence[FileDiagnostics]
     freshness: Freshness
+    is_whole: bool = False
 
 
 class LanguageServer(Protocol):
@@ -118,6 +125,14 @@ class LanguageServer(Protocol):
 
     async def diagnostics(self, paths: Sequence[Path] | None, wait_s: float) -> DiagnosticsAnswer:
         """The diagnostics of these files, or of the whole project where the server can do that."""
+
+
+class FollowingServer(LanguageServer, Protocol):
+    """A server that says which changes on disk it was told of."""
+
+    def changed_files(self, since: int) -> tuple[int, Sequence[Path]]:
+        """How often it was told of changes, and the files that were created or changed after the first
+        `since` times, each once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +221,9 @@ class LanguageServers(Protocol):
 
     async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         """The server of this kind; None if the kind is unknown."""
+
+    async def running_for(self, role: Role) -> Sequence[FollowingServer]:
+        """The servers for a role that run now, told of all changes. Starts none."""
 
     def links_out(self) -> Sequence[str]:
         """The links in the project that lead out of it, as of the last look at its files. Never waits."""

@@ -22,7 +22,7 @@ TRUST_PREFIX: Final = "language-server:"
 """The beginning of the keys of language servers, whose items `kinds/candidates.py` creates."""
 TABLE_KEYS: Final = frozenset(
     {"language_servers.enabled", "language_servers.warm", "language_servers.compare_words"}
-    | {"language_servers.python_environment"}
+    | {"language_servers.new_errors", "language_servers.python_environment"}
 )
 """What the table `[language_servers]` itself may say."""
 
@@ -79,8 +79,9 @@ class ClangdSettings:
 class LanguageServerTable:
     """What a file says: whether there are language servers, None for nothing; and of single kinds.
 
-    Only the user's file can say whether they start with the workspace server (`warm`), and whether their
-    answers are compared with the words in the project (`compare_words`).
+    Only the user's file can say whether they start with the workspace server (`warm`), whether their
+    answers are compared with the words in the project (`compare_words`), and whether answers tell of errors
+    that came meanwhile (`new_errors`).
     `python_environment`: the folder of an environment of Python, relative to the project or absolute; empty
     for none. One that the project names lies in the project.
     """
@@ -88,6 +89,7 @@ class LanguageServerTable:
     enabled: bool | None = None
     warm: bool = False
     compare_words: bool = True
+    new_errors: bool = True
     entries: tuple[LanguageServerEntry, ...] = ()
     python_environment: str = ""
 
@@ -100,6 +102,7 @@ class CodeSettings:
         enabled: whether language servers and their tools are enabled.
         warm: whether language servers start with the workspace server, not at their first use.
         compare_words: whether answers are compared with the words in the project's files.
+        new_errors: whether answers tell of errors that came since the client's last answer.
         entries: what the files say of single kinds of them; of a kind at most one a file.
         clangd: settings of the tools `lm_clangd_*`.
         python_environment: as `LanguageServerTable.python_environment`.
@@ -108,6 +111,7 @@ class CodeSettings:
     enabled: bool = True
     warm: bool = False
     compare_words: bool = True
+    new_errors: bool = True
     entries: tuple[LanguageServerEntry, ...] = ()
     clangd: ClangdSettings = ClangdSettings()
     python_environment: str = ""

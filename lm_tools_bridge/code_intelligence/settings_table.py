@@ -1,6 +1,6 @@
 """Reads the table `[language_servers]` of a `workspace.toml`: whether there are any, and single kinds. Pure.
 
-[language_servers]         enabled, python_environment, warm and compare_words (user only)
+[language_servers]         enabled, python_environment; warm, compare_words and new_errors (user only)
 [language_servers.NAME]    enabled, command, languages, options, settings, env, memory_limit_mib, idle_s,
                            runs_nothing_of_the_project (user only)
 """
@@ -49,6 +49,7 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
     )
     warm = _users_flag("warm", False, fields, context)
     compare_words = _users_flag("compare_words", True, fields, context)
+    new_errors = _users_flag("new_errors", True, fields, context)
     environment = _python_environment(fields, context)
     tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     unknown = [f"language_servers.{key}" for key in fields.left if key not in tables]
@@ -58,7 +59,7 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
         context.notes.warn("CONFIG_INVALID_VALUE", message)
     servers = [_entry(name, tables[name], context) for name in list(tables)[:MAX_ENTRIES]]
     valid_entries = tuple(entry for entry in servers if entry is not None)
-    return LanguageServerTable(enabled, warm, compare_words, valid_entries, environment)
+    return LanguageServerTable(enabled, warm, compare_words, new_errors, valid_entries, environment)
 
 
 def _users_flag(key: str, default: bool, fields: Fields, context: EntryContext) -> bool:

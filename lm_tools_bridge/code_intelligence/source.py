@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lm_tools_bridge.code_intelligence.server import LanguageServers, ServerStatus, Unavailable, restarted
 from lm_tools_bridge.code_intelligence.specification import ServerSpecification
@@ -30,6 +30,9 @@ from workspace_server.source import Source, SourceKind
 from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace
+
+if TYPE_CHECKING:
+    from lm_tools_bridge.code_intelligence.tools.new_errors import NewErrors
 
 ID: Final = "language_servers"
 LOOK_AGAIN_S: Final = 60.0
@@ -82,6 +85,7 @@ class LanguageServerSource(Source):
         searches: KeptSearches | None = None,
         warm: bool = False,
         compares_words: bool = True,
+        tells_new_errors: bool = True,
         has_editor: Callable[[], bool] = no_window,
     ) -> None:
         """Args:
@@ -89,6 +93,7 @@ class LanguageServerSource(Source):
         has_editor: whether an editor has the project open, which checks it as well.
         warm: whether the servers for symbols start after the first look, without a call.
         compares_words: whether answers are compared with the words in the project's files.
+        tells_new_errors: whether answers tell of errors that came since the client's last answer.
         """
         self._servers = servers
         self._has_editor = has_editor
@@ -98,6 +103,8 @@ class LanguageServerSource(Source):
         self._workplace = Workplace(
             workspace, servers, time.time(), environment, editor, searches or KeptSearches(), compares_words
         )
+        self._tells_new_errors = tells_new_errors
+        self._new_errors: NewErrors | None = None
         self._tools: tuple[Tool, ...] | None = None
         self._looking: asyncio.Task[None] | None = None
         self.known_until, self._pause_s = -math.inf, LOOK_AGAIN_S
@@ -151,12 +158,23 @@ class LanguageServerSource(Source):
             outcome: CallOutcome = await second_try.answered(
                 lambda said: module.call(name, self._workplace, said, context), arguments
             )
-            return outcome
+            return await self._with_new_errors(outcome, name, arguments, context)
         result: ToolResult = await second_try.answered(
             lambda said: module.call(self._workplace, said, context), arguments
         )
         self._set_issue(None if module.has_source(result) else _no_source(result.structured["note"]))
-        return result
+        return await self._with_new_errors(result, name, arguments, context)
+
+    async def _with_new_errors(
+        self, outcome: CallOutcome, name: str, arguments: Mapping[str, Any], context: CallContext
+    ) -> CallOutcome:
+        if not self._tells_new_errors or not isinstance(outcome, ToolResult):
+            return outcome
+        if self._new_errors is None:
+            from lm_tools_bridge.code_intelligence.tools.new_errors import NewErrors  # noqa: PLC0415  for calls only
+
+            self._new_errors = NewErrors(self._workplace)
+        return await self._new_errors.add_to(outcome, name, arguments, context)
 
     async def refresh(self) -> None:
         """Look at the languages again, and let each server start anew at its next use."""
@@ -192,6 +210,8 @@ class LanguageServerSource(Source):
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.gather(self._warming, return_exceptions=True)
+        if self._new_errors is not None:
+            await self._new_errors.close()
         await self._servers.close()
 
     def _look_for_new_languages(self, name: str) -> None:

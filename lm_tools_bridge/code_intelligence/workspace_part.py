@@ -32,6 +32,7 @@ from workspace_server.workspace import Workspace
 if TYPE_CHECKING:
     from lm_tools_bridge.code_intelligence.server import (
         AsksKind,
+        FollowingServer,
         LanguageServer,
         LanguageServers,
         ServerStatus,
@@ -80,6 +81,10 @@ class LateServers:
     async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         """As `LanguageServers.server_named`."""
         return await (await self._loaded()).server_named(name)
+
+    async def running_for(self, role: Role) -> Sequence[FollowingServer]:
+        """As `LanguageServers.running_for`; none before the first question."""
+        return () if self._made is None else await self._made.running_for(role)
 
     def links_out(self) -> Sequence[str]:
         """As `LanguageServers.links_out`; none before the first question."""
@@ -158,6 +163,7 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
             all(answers) if answers else builtin,
             user.warm,
             user.compare_words,
+            user.new_errors,
             (*user.entries, *ours.entries),
             ClangdSettings(**clangd),
             ours.python_environment or user.python_environment,
@@ -170,7 +176,10 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
         if not settings.enabled:
             return
         # servers start and stop with trust, not a minute later
-        spec = (settings.entries, settings.warm, settings.compare_words, settings.python_environment, trusted)
+        spec = (
+            settings.entries, settings.warm, settings.compare_words, settings.new_errors,
+            settings.python_environment, trusted,
+        )  # fmt: skip
         yield SourceSpec("language_servers", spec, partial(_make_source, settings, world))
         if settings.clangd.enabled:
             make = partial(_make_clangd, settings.clangd, world)
@@ -229,6 +238,7 @@ def _make_source(settings: CodeSettings, world: SourceWorld) -> Source:
         searches=world.searches,
         warm=settings.warm,
         compares_words=settings.compare_words,
+        tells_new_errors=settings.new_errors,
         has_editor=has_editor,
     )
 

@@ -96,7 +96,7 @@ class DiagnosticsOfProject:
         if reports is None:
             return None
         files = await asyncio.to_thread(_with_lines, reports)
-        return DiagnosticsAnswer(files, Freshness(self._name, "fresh"))
+        return DiagnosticsAnswer(files, Freshness(self._name, "fresh"), is_whole=True)
 
     async def _report(self, params: Mapping[str, Any], timeout_s: float) -> Any:
         if self._peer.specification.holds_empty_reports:

@@ -198,6 +198,10 @@ class RunningServer:
         """As `LanguageServer.memo`."""
         return self._sync.memo(path)
 
+    def changed_files(self, since: int) -> tuple[int, Sequence[Path]]:
+        """As `FollowingServer.changed_files`."""
+        return self._sync.changed_files(since)
+
     def aliases(self, path: Path) -> Sequence[Path]:
         """As `LanguageServer.aliases`."""
         return self._sync.aliases(path)

@@ -10,6 +10,7 @@ from typing import Final
 
 from lm_tools_bridge.code_intelligence.server import (
     AsksKind,
+    FollowingServer,
     Kinds,
     LanguageServer,
     RequestFailed,
@@ -118,6 +119,13 @@ class ServerPool:
             return None
         environment = await self._context.environment()
         return await self._obtain(kind, await asyncio.to_thread(self._kinds.find, kind), environment)
+
+    async def running_for(self, role: Role) -> Sequence[FollowingServer]:
+        """As `LanguageServers.running_for`."""
+        servers = [supervisor.server for supervisor in self._supervisors.values()]
+        asked = [each for each in servers if each is not None and role in each.specification.roles]
+        told = await asyncio.gather(*(server.tell_changes() for server in asked), return_exceptions=True)
+        return [server for server, failure in zip(asked, told, strict=True) if failure is None]
 
     def links_out(self) -> Sequence[str]:
         """As `LanguageServers.links_out`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +42,10 @@ POLL_S: Final = 0.2
 """A server's progress is told to the caller this often at most, and its end is noticed as soon."""
 
 
+MAX_TOLD: Final = 1_000
+"""Changed files that are remembered for `changed_files`: an agent writes tens between two calls."""
+
+
 class FollowedProject:
     """A `ProjectSync`: looks, tells, waits; then says how far answers can be trusted."""
 
@@ -63,6 +69,8 @@ class FollowedProject:
         self._watcher = watch.watcher(self._relevance)
         self._snapshot: Snapshot | None = None
         self._trouble = ""
+        self._told_times = 0
+        self._told_files: deque[tuple[int, Path]] = deque(maxlen=MAX_TOLD)
         self._telling = SharedRun(self._tell)
         self._registered: Sequence[Mapping[str, Any]] = ()
         # before the server reads the project: a change between its look and ours must not be lost
@@ -145,10 +153,10 @@ class FollowedProject:
         kind = self._peer.specification
         if kind.unknown_modules:
             files = without_unresolved(answer.files, kind.unknown_modules)
-            answer = DiagnosticsAnswer(files, answer.freshness)
+            answer = replace(answer, files=files)
         limits = kind.diagnostic_limits
         if limits and answer.freshness.state == "fresh":
-            return DiagnosticsAnswer(answer.files, Freshness(self._name, "partial", limits))
+            return replace(answer, freshness=Freshness(self._name, "partial", limits))
         return answer
 
     async def _diagnostics(self, paths: Sequence[Path] | None, wait_s: float) -> DiagnosticsAnswer:
@@ -159,7 +167,8 @@ class FollowedProject:
             answer = await self._project.of_project(deadline)
             checked = self._peer.specification.checked_files
             files = [file for file in answer.files if checked is None or checked.has(file.path)]
-            return DiagnosticsAnswer(files, self._limited(answer.freshness, self.freshness()))
+            freshness = self._limited(answer.freshness, self.freshness())
+            return DiagnosticsAnswer(files, freshness, answer.is_whole)
         stale = self._stale()
         answer = await self._project.of_files(paths, deadline)
         freshness = self._limited(answer.freshness, stale, self._stale())
@@ -269,17 +278,24 @@ class FollowedProject:
             return ()
         return [Path(alias) for alias in self._snapshot.aliases(str(path))] if self._snapshot.links else ()
 
+    def changed_files(self, since: int) -> tuple[int, Sequence[Path]]:
+        """As `FollowingServer.changed_files`; of very many, the last."""
+        return self._told_times, list(dict.fromkeys(path for time, path in self._told_files if time > since))
+
     def guessed_files(self, paths: Sequence[Path]) -> Sequence[Path]:
         """As `LanguageServer.guessed_files`."""
         return [path for path in paths if not self._definition.describes(path)]
 
     async def _tell_of(self, changes: Changes) -> None:
         self._documents.epoch += 1
+        self._told_times += 1
+        own = (Path(file) for file in (*changes.created, *changes.changed))
+        kind = self._peer.specification
+        self._told_files.extend((self._told_times, path) for path in own if is_source(path, kind))
         is_configuration = changes.touches(self._relevance.names)
         if is_configuration:
             self._readiness.reconfigured(self._loop.time())
         await self._notice.tell(changes)
-        kind = self._peer.specification
         if changes.created or is_configuration or (kind.opens_changed and changes.deleted):
             await asyncio.sleep(kind.grace_s)
 

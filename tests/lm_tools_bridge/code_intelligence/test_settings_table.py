@@ -138,13 +138,14 @@ def test_only_the_user_decides_that_servers_start_at_once(home: ConfigHome) -> N
     assert home.codes() == ["CONFIG_INVALID_VALUE", "CONFIG_UNKNOWN_KEY"]
 
 
-def test_only_the_user_decides_that_answers_are_not_compared_with_words(home: ConfigHome) -> None:
-    assert home.current().features["code_intelligence"].compare_words
-    home.workspace("[language_servers]\ncompare_words = false\n")
-    assert home.current().features["code_intelligence"].compare_words
+@pytest.mark.parametrize("key", ["compare_words", "new_errors"])
+def test_only_the_user_switches_off_what_answers_add(home: ConfigHome, key: str) -> None:
+    assert getattr(home.current().features["code_intelligence"], key)
+    home.workspace(f"[language_servers]\n{key} = false\n")
+    assert getattr(home.current().features["code_intelligence"], key)
     assert home.codes() == ["CONFIG_UNKNOWN_KEY"]
-    home.user("[language_servers]\ncompare_words = false\n")
-    assert not home.current().features["code_intelligence"].compare_words
+    home.user(f"[language_servers]\n{key} = false\n")
+    assert not getattr(home.current().features["code_intelligence"], key)
 
 
 def test_there_may_be_fifty(home: ConfigHome) -> None:

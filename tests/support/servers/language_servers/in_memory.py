@@ -54,7 +54,7 @@ def diagnostic(message: str, where: Mapping[str, Any], severity: int = 1, **memb
     return {"range": where, "severity": severity, "message": message, **members}
 
 
-@dataclass
+@dataclass(eq=False)
 class InMemoryServer:
     """A server whose answers are functions of the parameters, by method."""
 
@@ -70,6 +70,8 @@ class InMemoryServer:
     guessed: Sequence[Path] = ()
     other_names: dict[Path, Sequence[Path]] = field(default_factory=dict)
     steps: Sequence[tuple[float, float | None, str]] = ()
+    changed: list[Path] = field(default_factory=list)
+    knows_whole: bool = False
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -84,6 +86,9 @@ class InMemoryServer:
 
     def memo(self, path: Path) -> dict[str, Any]:
         return {}
+
+    def changed_files(self, since: int) -> tuple[int, Sequence[Path]]:
+        return len(self.changed), self.changed[since:]
 
     def aliases(self, path: Path) -> Sequence[Path]:
         return self.other_names.get(path, ())
@@ -110,7 +115,8 @@ class InMemoryServer:
         self.diagnosed.append(paths)
         wanted = self.found if paths is None else [path for path in paths if path in self.found]
         files = [FileDiagnostics(path, _lines(path), self.found[path]) for path in wanted]
-        return DiagnosticsAnswer(files, self.state or Freshness(self.specification.name, "fresh"))
+        freshness = self.state or Freshness(self.specification.name, "fresh")
+        return DiagnosticsAnswer(files, freshness, is_whole=self.knows_whole and paths is None)
 
 
 def _lines(path: Path) -> Sequence[str] | None:
@@ -175,6 +181,9 @@ class InMemoryServers:
     async def server_named(self, name: str) -> LanguageServer | Unavailable | None:
         found = [one for one in (*self.running, *self.absent) if one.specification.name == name]
         return found[0] if found else None
+
+    async def running_for(self, role: Role) -> Sequence[InMemoryServer]:
+        return [one for one in self.running if role in one.specification.roles]
 
     def links_out(self) -> Sequence[str]:
         return self.links

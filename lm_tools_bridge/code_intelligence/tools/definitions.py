@@ -136,13 +136,14 @@ RENAME_SYMBOL: Final = replace(
     define(
         "lm_renameSymbol",
         "Rename symbol",
-        "Rename a symbol in all files or none, instead of search and replace. Shows the diff; "
+        "Rename a symbol in all files or none, not by search and replace. Shows the diff; "
         "`apply: false` only shows it. " + _NAMED,
         {
             **TARGET,
             "newName": text(),
             "apply": flag(default=True),
-            "allowIncomplete": flag(default=False),
+            "allowIncomplete": flag(),
+            "undo": flag(),
             **WAIT,
         },
         ("newName",),
@@ -177,7 +178,7 @@ CODE_ACTION: Final = replace(
         "lm_codeAction",
         "Code action",
         "Fixes and refactorings of the language server for some lines, such as imports. "
-        "Lists them; with `action` (a title) it shows the diff, with `apply: true` it changes the files.",
+        "Lists them; with `action` (a title) it shows the diff, with `apply: true` it changes files.",
         {
             "filePath": FILE,
             "line": number(default=1),

@@ -63,6 +63,8 @@ class NewErrors:
         entries = self._journal.news(client)
         if name == GET_DIAGNOSTICS.name:
             entries = await self._not_shown(entries, arguments)
+        elif isinstance(result.structured, dict) and "errors" in result.structured:
+            return result  # a rename tells them itself
         return _with_section(result, entries, self._workplace) if entries else result
 
     async def close(self) -> None:

@@ -35,8 +35,8 @@ def text(description: str = "", **members: Any) -> Schema:
     return _schema("string", description, **members)
 
 
-def flag(description: str = "", *, default: bool) -> Schema:
-    """A boolean with a default."""
+def flag(description: str = "", *, default: bool | None = None) -> Schema:
+    """A boolean; without a default for what answers explain."""
     return _schema("boolean", description, default=default)
 
 

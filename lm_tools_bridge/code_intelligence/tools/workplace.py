@@ -52,6 +52,7 @@ class Workplace:
         searches: what its searches share.
         compares_words: whether answers are compared with the words in the project's files.
         disk: runs short file operations.
+        undoable: what the last rename changed (`editing/effects.py`); empty if it cannot be taken back.
     """
 
     workspace: Workspace
@@ -61,6 +62,7 @@ class Workplace:
     editor: AskEditor = no_editor
     searches: KeptSearches = field(default_factory=KeptSearches)
     compares_words: bool = True
+    undoable: list[Any] = field(init=False, compare=False, default_factory=list)
     disk: LocalFiles = field(init=False, compare=False)
     _files: LanguageFiles = field(init=False, compare=False)
     _names: dict[str, tuple[str, str | None]] = field(init=False, compare=False, default_factory=dict)

@@ -77,14 +77,19 @@ class Planner:
         workspace: whose files may be changed.
         encoding: the server's unit of positions.
         newest_ns: a file that changed later than this is not what the server has seen.
+        reads_links: whether links are followed inside the workspace, which is for plans that are only shown.
     """
 
-    def __init__(self, workspace: Workspace, encoding: PositionEncoding, newest_ns: int) -> None:
+    def __init__(
+        self, workspace: Workspace, encoding: PositionEncoding, newest_ns: int, *, reads_links: bool = False
+    ) -> None:
         self._workspace = workspace
         self._encoding = encoding
         self._newest_ns = newest_ns
         self._gate = workspace.gate()
+        self._reads_links = reads_links
         self._states: dict[Path, _State] = {}
+        self.links: list[Path] = []
 
     def plan(self, operations: Sequence[Operation]) -> list[FileChange]:
         """The changes of all files, by path.
@@ -153,7 +158,7 @@ class Planner:
             content = None
             if os.path.lexists(path):
                 try:
-                    content = file_content.read_content(path, self._gate)
+                    content = file_content.read_content(self._place_of(path), self._gate)
                 except Unchangeable as refused:
                     raise self._refusal(path, str(refused)) from None
                 if content.changed_ns > self._newest_ns:
@@ -163,13 +168,22 @@ class Planner:
             self._states[path] = _State(content, text, mode, content)
         return self._states[path]
 
+    def _place_of(self, path: Path) -> Path:
+        """Where to read a file: itself, or what a link leads to where links are followed."""
+        real = Path(os.path.realpath(path)) if self._reads_links else path
+        if real != path:
+            if not self._workspace.contains(real):
+                raise Unchangeable("it is a link that leads out of the workspace")
+            self.links.append(path)
+        return real
+
     def _check_place(self, path: Path) -> None:
         """Only files in the workspace are changed, and none through a link."""
         folder = path.parent
         real = Path(os.path.realpath(folder))
         if not self._workspace.contains(real / path.name):
             raise self._refusal(path, "it lies outside the workspace")
-        if real != folder:
+        if real != folder and not self._reads_links:
             raise self._refusal(path, "it is behind a link")
         if ".git" in path.parts:
             raise self._refusal(path, "it belongs to git")

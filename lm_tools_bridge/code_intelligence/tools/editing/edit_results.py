@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
@@ -26,6 +26,8 @@ INCOMPLETE: Final = frozenset({"indexing", "stale", "crashed"})
 """States in which an edit may miss places, so that it is shown but not applied."""
 MAX_CHARACTERS: Final = 60_000
 """Some 1,500 lines, about as much as a model can check; the files have all of the change."""
+MAX_LINKS: Final = 5
+"""Links that an answer names."""
 MAX_LINES: Final = 20_000
 """Of one file: comparing takes time that grows with their square."""
 MAX_WIDTH: Final = 500
@@ -46,6 +48,7 @@ class Proposal:
         unavailable: servers that do not run.
         about, head: more members, and lines of the text.
         caller_words: the words of the caller that are a part of the change.
+        applied: is called with the changes after they were applied.
     """
 
     title: str
@@ -57,6 +60,7 @@ class Proposal:
     about: Mapping[str, Any]
     head: Sequence[str]
     caller_words: str = ""
+    applied: Callable[[Sequence[FileChange]], object] = len
 
 
 async def finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bool) -> ToolResult:
@@ -81,13 +85,18 @@ def _finish(workplace: Workplace, proposal: Proposal, texts: Texts, *, apply: bo
     copies = workplace.copies()
     operations = [operation for operation in operations if copies.around(operation.path) is None]
     try:
-        planner = Planner(workplace.workspace, proposal.encoding, proposal.asked_ns)
+        planner = Planner(workplace.workspace, proposal.encoding, proposal.asked_ns, reads_links=not apply)
         changes = planner.plan(operations)
         _refuse_repetition(changes, texts, proposal.caller_words)
         if apply:
             apply_changes(changes)
+            proposal.applied(changes)
     except (Unchangeable, ApplyFailed) as refused:
         raise ToolError(str(refused)) from None
+    if links := planner.links:
+        shown_links = ", ".join(map(workplace.shown_path, links[:MAX_LINKS]))
+        note = f"not applied to links: {shown_links}"
+        proposal = replace(proposal, about={**proposal.about, "note": note}, head=[*proposal.head, note])
     return _result(workplace, proposal, changes, applied=apply and bool(changes))
 
 

@@ -117,6 +117,18 @@ async def find_project_words(
     )
 
 
+async def find_quoted_files(workplace: Workplace, name: str, kind: ServerSpecification) -> list[Path]:
+    """The project's own files in which a string of one line is the name; none if searches do not work."""
+    query = TextQuery(rf"['\x22]{re.escape(name)}['\x22]", regex=True, case_sensitive=True)
+    settings = replace(workplace.searches.settings(), deadline=SEARCH_S)
+    try:
+        matches = await find_text(workplace.workspace, query, _where(kind), MAX_LINES, settings)
+    except EngineUnavailable:
+        return []
+    paths = list(dict.fromkeys(match.path for match in matches.items))[:MAX_FILES]
+    return await asyncio.to_thread(without_libraries, workplace.workspace, paths)
+
+
 def _suffixes(kind: ServerSpecification) -> list[str]:
     """The suffixes of a kind's languages, and of files that use its names."""
     more = {suffix for language in kind.languages.values() for suffix in _MORE_FILES.get(language, ())}

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from lm_tools_bridge.code_intelligence.freshness import Freshness
 from lm_tools_bridge.code_intelligence.server import RequestFailed, RequestTimedOut
-from lm_tools_bridge.code_intelligence.tools.asking import Part
+from lm_tools_bridge.code_intelligence.tools.asking import Part, list_of
 from lm_tools_bridge.code_intelligence.tools.project_files import without_libraries
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location, locations_of
 from lm_tools_bridge.code_intelligence.tools.symbols.symbols import (
@@ -38,6 +38,11 @@ from lm_tools_bridge.code_intelligence.tools.word_check.comparison import (
     asking_order,
     compare,
     left_out,
+)
+from lm_tools_bridge.code_intelligence.tools.word_check.conditions import (
+    Condition,
+    condition_at,
+    find_conditions,
 )
 from lm_tools_bridge.code_intelligence.tools.word_check.project_words import (
     Scope,
@@ -64,6 +69,9 @@ WORTH_ALL_USES: Final = 6
 """Words still to ask about from which on all uses of another symbol are asked for, in place of each word."""
 UNANSWERED: Final = "no server answered about it yet"
 """Why lines are listed of which nobody could say what they mean."""
+_HIGHLIGHT: Final = "textDocument/documentHighlight"
+LEAST_S: Final = 0.5
+"""Time for the questions about conditional code, which come last and take some milliseconds each."""
 _DEFINITION: Final = "textDocument/definition"
 _DECLARATION: Final = "textDocument/declaration"
 _REFERENCES: Final = "textDocument/references"
@@ -180,16 +188,21 @@ class AnswerCheck:
         await questions.ask(rest)
         in_code = dict.fromkeys(Path(word.path) for word in rest if word.kind == "code")
         reasons = await asyncio.to_thread(self._reasons, list(in_code))
+        conditions = await asyncio.to_thread(_conditions, rest, self.texts)
+        guessed = await questions.find_guessed(conditions)
         meanings = {
             word: meaning
             for word, meaning in questions.meanings.items()
-            if meaning != "other" or reasons.get(word.path) != NOT_COMPILED
+            if meaning != "other" or (reasons.get(word.path) != NOT_COMPILED and word not in guessed)
         }
         uses = list[Word]()
         if target.server.specification.uses_by_definition and not self.is_edit:
             uses = [word for word in rest if meanings.get(word) == "same"]
             rest = [word for word in rest if meanings.get(word) != "same"]
-        return compare(target.name, rest, meanings, reasons, has_all_words=words.has_all), uses
+        comparison = compare(
+            target.name, rest, meanings, reasons, conditions=conditions, has_all_words=words.has_all
+        )
+        return comparison, uses
 
     def _reasons(self, paths: Sequence[Path]) -> dict[str, str]:
         """Why the server may not know some of the files. Blocks."""
@@ -245,6 +258,21 @@ def words_members(comparison: Comparison, workplace: Workplace) -> dict[str, Any
         for file in comparison.missing[:MAX_FILES_LISTED]
     ]
     return comparison.structured(files)
+
+
+def _conditions(words: Sequence[Word], texts: Texts) -> dict[Word, str]:
+    """The conditions of the words in conditional code. Blocks."""
+    in_file: dict[str, Sequence[Condition]] = {}
+    conditions: dict[Word, str] = {}
+    for word in words:
+        if word.kind != "code":
+            continue
+        if word.path not in in_file:
+            path = Path(word.path)
+            in_file[word.path] = find_conditions(texts.lines(path) or (), path.suffix)
+        if text := condition_at(in_file[word.path], word.line):
+            conditions[word] = text
+    return conditions
 
 
 def _places_of(locations: Sequence[Location]) -> Places:
@@ -306,6 +334,28 @@ class _Questions:
                         queue = await self._without_uses(others, queue)
         except TimeoutError:
             return
+
+    async def find_guessed(self, conditions: Mapping[Word, str]) -> set[Word]:
+        """The words of which the server only guesses that they are another symbol.
+
+        clangd does not read code that a condition leaves out. There it takes a word for the nearest symbol
+        of the same name, but highlights nothing.
+        """
+        server = self.target.server
+        guesses = server.specification.changes == "open-documents" and server.supports(_HIGHLIGHT)
+        asked = [word for word in conditions if guesses and self.meanings.get(word) == "other"]
+        answers = await asyncio.gather(*(self._is_highlighted(word) for word in asked[:MAX_ASKED]))
+        certain = {word for word, is_certain in zip(asked, answers, strict=False) if is_certain}
+        return set(asked) - certain
+
+    async def _is_highlighted(self, word: Word) -> bool:
+        """Whether the server knows the symbol at a word; not if it does not answer in time."""
+        seconds = self.until + LEAST_S - asyncio.get_running_loop().time()
+        try:
+            answer = await self.target.server.request(_HIGHLIGHT, _params(word), timeout_s=seconds)
+        except (RequestFailed, RequestTimedOut):
+            return False
+        return bool(list_of(answer))
 
     async def _ask_batch(self, batch: Sequence[Word]) -> list[tuple[Word, Meaning]]:
         """Ask about some words; returns one word for each other symbol that was not met before."""

@@ -35,6 +35,9 @@ _WHY: Final[Mapping[Meaning, str]] = {
 }
 
 
+_CONDITIONAL: Final = "the server leaves out what stands under"
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """A whole word in a file: its place in the server's units, counted from 0, and what it stands in."""
@@ -199,6 +202,7 @@ def compare(
     meanings: Mapping[Word, Meaning],
     unknown_files: Mapping[str, str],
     *,
+    conditions: Mapping[Word, str] | None = None,
     has_all_words: bool = True,
     unasked: str = "not looked at for want of time",
 ) -> Comparison:
@@ -209,9 +213,11 @@ def compare(
         rest: the words that are not in the answer.
         meanings: what the server says of those that it was asked about.
         unknown_files: why it does not know some of the files, in a few words.
+        conditions: the condition under which code is read, of words in conditional code.
         has_all_words: whether all files were searched.
         unasked: what to say of words about which the server was not asked.
     """
+    conditions = conditions or {}
     by_line: dict[tuple[str, int], list[Word]] = {}
     for each in rest:
         by_line.setdefault((each.path, each.line), []).append(each)
@@ -222,11 +228,11 @@ def compare(
         if doubts:
             meaning = _worst(meanings.get(each) for each in doubts)
             meaning_text = unasked if meaning is None else _WHY[meaning]
-            why = (
-                meaning_text
-                if meaning in {"same", "copy", "bound"}
-                else unknown_files.get(path, meaning_text)
-            )
+            if meaning not in {"same", "copy", "bound"}:
+                condition = next((text for each in doubts if (text := conditions.get(each))), "")
+                meaning_text = f"{_CONDITIONAL} {condition}" if condition else meaning_text
+                meaning_text = unknown_files.get(path, meaning_text)
+            why = meaning_text
             missing.setdefault((path, why), []).append(line + 1)
         elif any(meanings.get(each) == "other" for each in words):
             of_others += 1

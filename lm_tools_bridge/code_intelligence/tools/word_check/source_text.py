@@ -175,6 +175,16 @@ def without_comments(text: str, suffix: str) -> str:
     return "".join([*parts, text[end:]])
 
 
+def blanked(lines: Sequence[str], suffix: str) -> str:
+    """A text of the same length in which comments and strings are blanks, but for the ends of lines."""
+    text = "\n".join(lines)
+    parts, end = [], 0
+    for span in _text_spans(text, suffix):
+        parts += [text[end : span.start], re.sub(r"[^\n]", " ", text[span.start : span.end])]
+        end = span.end
+    return "".join([*parts, text[end:]])
+
+
 def word_pattern(word: str) -> re.Pattern[str]:
     """Matches the name where no letter, digit, `_` or `$` continues it."""
     return re.compile(rf"(?<![\w$]){re.escape(word)}(?![\w$])")

@@ -432,3 +432,46 @@ async def test_uses_by_definition_are_part_of_an_answer_but_not_of_an_edit(root:
         with pytest.raises(ToolError, match=r"tests/c\.py"):
             arguments = {"symbol": "old", "newName": "new"}
             await rename_symbol.call("lm_renameSymbol", workplace, arguments, CONTEXT)
+
+
+CONDITIONAL = {
+    "a.c": "int old(void);\n#ifdef TLS\nint x = old();\n#endif\nint y = old();\n",
+    "b.c": "static int old;\n",
+}
+
+
+def c_server(root: Path, *, is_read: bool) -> InMemoryServer:
+    """A server like clangd, which guesses in code that a condition leaves out that a word is that of `b.c`."""
+    server = InMemoryServer(kind("clangd", ".c", changes="open-documents"))
+
+    def defined(params: Any) -> Any:
+        line = params["position"]["line"]
+        is_other = file_of(params).name == "b.c" or line == 2
+        name, column = ("b.c", 11) if is_other else ("a.c", 4)
+        return [{"uri": (root / name).as_uri(), "range": at(0, column, 0, column + 3)}]
+
+    def highlights(params: Any) -> Any:
+        return [] if params["position"]["line"] == 2 and not is_read else [{"range": at(0, 0)}]
+
+    server.answers = {
+        "textDocument/definition": defined,
+        "textDocument/documentHighlight": highlights,
+        "textDocument/references": lambda _: [{"uri": (root / "a.c").as_uri(), "range": at(4, 8, 4, 11)}],
+    }
+    return server
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_a_guess_about_code_that_a_condition_leaves_out_explains_nothing(
+    tmp_path: Path, is_read: bool
+) -> None:
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", CONDITIONAL)
+    place = {"symbol": None, "filePath": "a.c", "line": 1, "character": 5}
+    answer = await ask(root, c_server(root, is_read=is_read), **place)
+    (freshness,) = answer["freshness"]
+    if is_read:
+        assert freshness["state"] == "fresh"
+        return
+    assert freshness["reason"] == (
+        "1 more line in 1 file has the word old: proj/a.c#3 (the server leaves out what stands under #ifdef TLS)"
+    )

@@ -19,6 +19,7 @@ from lm_tools_bridge.code_intelligence.kinds.candidates import Candidate
 from lm_tools_bridge.code_intelligence.kinds.programs import path_outside
 from lm_tools_bridge.code_intelligence.kinds.scripts_and_formats import TYPESCRIPT, TYPESCRIPT_LANGUAGE_SERVER
 from lm_tools_bridge.code_intelligence.kinds.table import OLDER_TYPESCRIPT
+from lm_tools_bridge.code_intelligence.project_setup import ProjectSetup, look_at_project, setup_of
 from lm_tools_bridge.code_intelligence.server import Unavailable
 from lm_tools_bridge.code_intelligence.settings import CodeSettings
 from lm_tools_bridge.code_intelligence.specification import Role, ServerSpecification
@@ -29,6 +30,7 @@ from workspace_server.config.load import ConfigurationLoader
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.trust.store import TrustStore
+from workspace_server.workspace import Workspace
 
 TIME_S: Final = 5.0
 """A program prints its version at once; only those that start a Java machine take a second or two."""
@@ -128,12 +130,17 @@ def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bo
         python_environment=settings.python_environment,
     )
     rows = list(_rows(kinds)) if settings.enabled else []
+    roots = [root.path for root in Workspace.of(folder).folders]
+    snapshot = look_at_project(roots, [row.kind for row in rows])
     outside = path_outside(search, (folder,))  # e.g. `node`, which runs many of them
     environ = environment.inherited_by_server(variables, outside, str(folder))
     with ThreadPoolExecutor(4) as threads:
         versions = threads.map(lambda row: None if no_versions else _version(row, environ), rows)
         described = list(zip(rows, _languages(kinds, rows), versions, strict=True))
-        servers = [_as_json(row, served, version) for row, served, version in described]
+        servers = [
+            _as_json(row, served, version, setup_of(row.kind, roots, snapshot))
+            for row, served, version in described
+        ]
     has_python = any("python" in served for _, served, _ in described)
     members = {"pythonEnvironment": _environment_members(kinds)} if has_python else {}
     print_json({"root": str(folder), "enabled": settings.enabled, "servers": servers, **members})
@@ -212,11 +219,11 @@ def _state(place: Candidate | Unavailable) -> str:
     return "installed" if isinstance(place, Candidate) else _STATES.get(place.state, place.state)
 
 
-def _lack(row: Row) -> str | None:
+def _lack(row: Row, setup: ProjectSetup) -> str | None:
     """Why a server does not run, or what its answers lack."""
     if isinstance(row.place, Unavailable):
         return row.place.reason
-    return row.kind.limits or row.kind.doubt or None
+    return row.kind.limits or row.kind.doubt or setup.lack or None
 
 
 def _version(row: Row, environ: Mapping[str, str]) -> str | None:
@@ -225,7 +232,7 @@ def _version(row: Row, environ: Mapping[str, str]) -> str | None:
     return version_of(row.kind.name, row.place.program.command, environ)
 
 
-def _as_json(row: Row, served: Sequence[str], version: str | None) -> dict[str, Any]:
+def _as_json(row: Row, served: Sequence[str], version: str | None, setup: ProjectSetup) -> dict[str, Any]:
     there = row.place if isinstance(row.place, Candidate) else None
     return {
         "server": row.kind.name,
@@ -236,6 +243,8 @@ def _as_json(row: Row, served: Sequence[str], version: str | None) -> dict[str, 
         "program": None if there is None else str(there.program.path),
         "origin": None if there is None else there.program.origin,
         "version": version,
-        "reason": _lack(row),
+        "projectFiles": list(setup.files),
+        "moreProjectFiles": setup.more_files,
+        "reason": _lack(row, setup),
         "install": row.install or None,
     }

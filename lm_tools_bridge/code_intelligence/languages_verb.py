@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -11,6 +11,7 @@ from lm_tools_bridge.code_intelligence import install_verbs
 from lm_tools_bridge.protocol.internal.source_states import DOWN, label_of
 from lm_tools_bridge.terminal.command_line import Failure, SubVerbs, examples, json_option, print_json, say
 from lm_tools_bridge.terminal.views import Column, Kind, Note, Table
+from lm_tools_bridge.text.quantities import duration
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import answer_of, root_of
@@ -58,7 +59,8 @@ def languages(ctx: click.Context, as_json: bool) -> None:
         {**server, "running": running.get(str(server.get("server")))} for server in objects(answer, "servers")
     ]
     if as_json:
-        print_json({"root": root, "enabled": answer.get("enabled"), "servers": servers})
+        more = {name: answer[name] for name in ("pythonEnvironment",) if name in answer}
+        print_json({"root": root, "enabled": answer.get("enabled"), "servers": servers, **more})
         return
     if not answer.get("enabled"):
         say(Note("Language servers are switched off in workspace.toml."))
@@ -66,9 +68,8 @@ def languages(ctx: click.Context, as_json: bool) -> None:
         say("No file of this project is in a language that a known language server reads.")
     else:
         say(Table(_COLUMNS, [row_of(server) for server in servers]))
-        environment = answer.get("pythonEnvironment")
-        if isinstance(environment, Mapping):
-            say(f"Environment of Python: {environment.get('path')} ({environment.get('namedBy')})")
+        for line in lines_below(answer, servers):
+            say(line)
 
 
 for _verb in (install_verbs.install, install_verbs.update, install_verbs.remove):
@@ -87,6 +88,31 @@ def _running(root: str) -> Iterator[Mapping[str, Any]]:
                 yield from objects(source, "languageServers")
 
 
+def lines_below(answer: Mapping[str, Any], servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the table has no room for: environment, project files, and how often a server ended.
+
+    Args:
+        answer: of the workspace server's command.
+        servers: as for `row_of`.
+    """
+    environment = answer.get("pythonEnvironment")
+    if isinstance(environment, Mapping):
+        yield f"Environment of Python: {environment.get('path')} ({environment.get('namedBy')})"
+    elif "pythonEnvironment" in answer:
+        yield "Environment of Python: none"
+    for server in servers:
+        if files := list(map(str, server.get("projectFiles") or ())):
+            more = server.get("moreProjectFiles") or 0
+            rest = f" and {more} more" if more else ""
+            yield f"Project files for {server.get('server')}: {', '.join(files)}{rest}"
+    for server in servers:
+        running = server.get("running") or {}
+        if running.get("error") and running.get("state") not in DOWN:
+            age = running.get("errorAgeS")
+            ago = "" if age is None else f" {duration(age)} ago"
+            yield f"Last end of {server.get('server')}{ago}: {running['error']}"
+
+
 def row_of(server: Mapping[str, Any]) -> tuple[object, ...]:
     """The cells of a server's row.
 
@@ -101,7 +127,7 @@ def row_of(server: Mapping[str, Any]) -> tuple[object, ...]:
         server.get("server"),
         label_of(state or server.get("state")),
         ", ".join(map(str, server.get("roles") or ())) + (" by single runs" if server.get("oneShot") else ""),
-        server.get("version"),
+        server.get("version") or running.get("version"),
         None if memory is None else memory * _MIB,
         trouble or server.get("reason") or server.get("program"),
     )

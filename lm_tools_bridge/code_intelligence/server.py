@@ -165,6 +165,7 @@ class ServerStatus:
         restarts: how often it was started again.
         error: why it does not run, for a person.
         version: as it called itself.
+        error_age_s: how many seconds ago the last one ended or failed.
     """
 
     name: str
@@ -176,6 +177,7 @@ class ServerStatus:
     restarts: int = 0
     error: str | None = None
     version: str | None = None
+    error_age_s: float | None = None
 
 
 def restarted(servers: Sequence[ServerStatus]) -> str:

@@ -347,5 +347,7 @@ def _members(server: ServerStatus) -> dict[str, Any]:
         "openDocuments": server.open_documents,
         "restarts": server.restarts,
         "error": server.error,
+        "errorAgeS": None if server.error_age_s is None else round(server.error_age_s),
+        "version": server.version,
     }
     return {name: value for name, value in members.items() if value is not None}

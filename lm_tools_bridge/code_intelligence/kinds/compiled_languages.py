@@ -19,7 +19,8 @@ CLANGD: Final = ServerSpecification(
     ),
     markers=("compile_commands.json", "compile_flags.txt", ".clangd"),
     project_files=("compile_commands.json",),
-    without_project_files="without compile_commands.json it knows only the files open in it",
+    without_project_files="without compile_commands.json it knows only the files open in it; "
+    "`bear -- make`, or CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, writes it",
     # where it found none, it looks again after 30 s
     restarts_for=frozenset({"compile_commands.json", "compile_flags.txt"}),
     options={"clangdFileStatus": True},

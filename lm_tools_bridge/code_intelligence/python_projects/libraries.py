@@ -35,6 +35,17 @@ _CODES: Final = frozenset(
     | {"missing-import", "import-untyped"}
 )
 """How type checkers call a module that they do not find."""
+_INSTALL: Final = "python3 -m venv .venv && .venv/bin/pip install"
+_MAKERS: Final[Mapping[str, str]] = {
+    "uv.lock": "uv sync",
+    "poetry.lock": "poetry install",
+    "pdm.lock": "pdm install",
+    "Pipfile.lock": "pipenv install --dev",
+    "requirements.txt": f"{_INSTALL} -r requirements.txt",
+    "pyproject.toml": f"{_INSTALL} -e .",
+    "setup.py": f"{_INSTALL} -e .",
+}
+"""By a file of the project, the surest first: what makes its environment with its libraries."""
 _QUOTED: Final = re.compile(r"[`\"']([\w.]+)[`\"']")
 
 
@@ -79,13 +90,27 @@ def _is_unresolved(diagnostic: Mapping[str, Any], libraries: Set[str]) -> bool:
     return match is not None and match[1].partition(".")[0] in libraries
 
 
-def missing_environment(libraries: Set[str]) -> str:
-    """What answers lack for want of an environment, in a sentence; empty if the project needs none."""
+def missing_environment(libraries: Set[str], root: Path | None = None) -> str:
+    """What answers lack for want of an environment, in a sentence; empty if the project needs none.
+
+    Args:
+        libraries: what the project imports.
+        root: its folder, whose files tell what makes the environment.
+    """
     if not libraries:
         return ""
     names = sorted(libraries, key=str.lower)
     rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
         f"no environment: imports of libraries are not checked ({', '.join(names[:_NAMED])}{rest}); "
-        "make .venv, or name one in workspace.toml: [language_servers] python_environment"
+        f"`{making_command(root)}` makes it, or name one in workspace.toml: "
+        "[language_servers] python_environment"
     )
+
+
+def making_command(root: Path | None) -> str:
+    """The command that makes the environment of a project and installs its libraries."""
+    for name, command in _MAKERS.items():
+        if root is not None and (root / name).is_file():
+            return command
+    return "python3 -m venv .venv"

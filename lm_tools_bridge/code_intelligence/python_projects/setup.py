@@ -152,7 +152,7 @@ def _for_ty(
         configuration["src"] = {"include": ["**"]}
     options: dict[str, Any] = {"configuration": configuration} if configuration else {}
     settings: dict[str, Any] = {"ty": options} if options else {}
-    changed = _with_settings(kind, choices, environment, libraries, settings)
+    changed = _with_settings(kind, root, choices, environment, libraries, settings)
     excluded = _EXCLUDES if choices.excludes and not changed.doubt else changed.doubt
     return replace(changed, options=merged_deep(options, kind.options), doubt=excluded)
 
@@ -164,27 +164,28 @@ def _for_pyright(
     settings: dict[str, Any] = {}
     if environment is not None and not choices.names_environment:
         settings["python"] = {"pythonPath": str(environment.interpreter)}
-    changed = _with_settings(kind, choices, environment, libraries, settings)
+    changed = _with_settings(kind, root, choices, environment, libraries, settings)
     return replace(changed, needs_named_files=choices.leaves_out)
 
 
 def _for_mypy(
-    kind: ServerSpecification, _: Path, environment: PythonEnvironment | None, libraries: frozenset[str]
+    kind: ServerSpecification, root: Path, environment: PythonEnvironment | None, libraries: frozenset[str]
 ) -> ServerSpecification:
-    return _with_settings(kind, None, environment, libraries, {})  # it is told by its command line
+    return _with_settings(kind, root, None, environment, libraries, {})  # it is told by its command line
 
 
 def _for_pyrefly(
-    kind: ServerSpecification, _: Path, environment: PythonEnvironment | None, libraries: frozenset[str]
+    kind: ServerSpecification, root: Path, environment: PythonEnvironment | None, libraries: frozenset[str]
 ) -> ServerSpecification:
     settings: dict[str, Any] = {}
     if environment is not None:
         settings["python"] = {"pythonPath": str(environment.interpreter)}
-    return _with_settings(kind, None, environment, libraries, settings)
+    return _with_settings(kind, root, None, environment, libraries, settings)
 
 
-def _with_settings(
+def _with_settings(  # noqa: PLR0917  the facts about one project
     kind: ServerSpecification,
+    root: Path,
     choices: ToolChoices | None,
     environment: PythonEnvironment | None,
     libraries: frozenset[str],
@@ -200,7 +201,7 @@ def _with_settings(
         reads=() if environment is None else (environment.path,),
         checked_files=None if choices is None else choices.checked,
         unknown_modules=frozenset() if is_given else libraries,
-        doubt="" if is_given else missing_environment(libraries),
+        doubt="" if is_given else missing_environment(libraries, root),
     )
 
 

@@ -93,6 +93,7 @@ class ServerSupervisor:
         self._restarts = ServerRestarts()
         self._launch: Launch | None = None
         self._started_at = 0.0
+        self._failed_at: float | None = None
         self._memory: int | None = None
         self._starting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -137,11 +138,14 @@ class ServerSupervisor:
     def status(self) -> ServerStatus:
         """Where it stands."""
         server = self.server
+        age_s = None if self._failed_at is None else self._clock() - self._failed_at
         if server is None:
-            return ServerStatus(self._name, self.state, restarts=self.restarts, error=self.error)
+            return ServerStatus(
+                self._name, self.state, restarts=self.restarts, error=self.error, error_age_s=age_s
+            )
         return ServerStatus(
             self._name, self.state, server.pid, self._memory, server.freshness(), server.open_documents,
-            self.restarts, self.error, server.version,
+            self.restarts, self.error, server.version, age_s,
         )  # fmt: skip
 
     async def close(self) -> None:
@@ -207,7 +211,7 @@ class ServerSupervisor:
         self._note_failure(f"{self._name} {reason}", self._clock() - self._started_at)
 
     def _note_failure(self, reason: str, lived_s: float) -> None:
-        self.error = reason
+        self.error, self._failed_at = reason, self._clock()
         self._restarts.note_end(self._clock(), lived_s, self._chance())
         self.state = "crash_looping" if self._restarts.looping else "backoff"
 

@@ -141,3 +141,35 @@ def test_the_environment_of_python_is_told_or_that_there_is_none(home: Home) -> 
     answer = home.json("languages", home.root)
     assert answer["pythonEnvironment"] == {"path": f"{home.root}/.venv", "namedBy": ".venv"}
     assert server(home, "ty")["reason"] is None
+
+
+def test_project_files_are_told_and_what_answers_lack_without_them_with_a_command(home: Home) -> None:
+    home.write("a.cpp", "")
+    home.program("clangd")
+    row = server(home, "clangd")
+    assert (row["projectFiles"], row["moreProjectFiles"]) == ([], 0)
+    assert "`bear -- make`" in row["reason"]
+    for number in range(7):
+        home.write(f"deep/p{number}/compile_flags.txt", "")
+    home.write("build/compile_commands.json", "[]")
+    row = server(home, "clangd")
+    assert row["projectFiles"][0] == "build/compile_commands.json"
+    assert (len(row["projectFiles"]), row["moreProjectFiles"]) == (5, 3)
+    assert row["reason"] is None
+
+
+def test_missing_packages_of_node_are_told_with_the_command_that_brings_them(home: Home) -> None:
+    home.write("a.ts", "")
+    home.write("tsconfig.json", "{}")
+    home.write("package.json", '{"dependencies": {"left": "1"}}')
+    home.program("tsc").parent.parent.joinpath("package.json").write_text('{"version": "7.0.2"}')
+    row = server(home, "typescript")
+    assert {"tsconfig.json", "package.json"} <= set(row["projectFiles"])
+    assert row["reason"].endswith("`npm install` brings them")
+
+
+def test_a_database_that_cannot_be_read_is_told(home: Home) -> None:
+    home.write("a.c", "")
+    home.program("clangd")
+    home.write("compile_commands.json", "{")
+    assert "compile_commands.json cannot be read" in server(home, "clangd")["reason"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.code_intelligence.languages_verb import OFTEN, row_of
+from lm_tools_bridge.code_intelligence.languages_verb import OFTEN, lines_below, row_of
 
 SERVER = {
     "server": "clangd",
@@ -47,3 +47,20 @@ def test_a_server_that_ends_again_and_again_is_not_called_installed_while_the_ne
 def test_a_server_that_ended_once_is_installed() -> None:
     running = {"state": "ready", "restarts": 1, "error": "clangd ended with signal 11"}
     assert state_and_detail(running)[0] == "installed"
+
+
+def test_a_version_that_only_the_running_server_tells_is_shown() -> None:
+    assert row_of({**SERVER, "version": None, "running": {"version": "1.2"}})[4] == "1.2"
+
+
+def test_environment_project_files_and_the_last_end_stand_below_the_table() -> None:
+    ended = {"state": "ready", "restarts": 1, "error": "clangd ended with signal 11", "errorAgeS": 300}
+    server = {**SERVER, "running": ended, "projectFiles": ["CMakeLists.txt"], "moreProjectFiles": 2}
+    environment = {"path": "/p/.venv", "namedBy": ".venv"}
+    assert list(lines_below({"pythonEnvironment": environment}, [server])) == [
+        "Environment of Python: /p/.venv (.venv)",
+        "Project files for clangd: CMakeLists.txt and 2 more",
+        "Last end of clangd 5 min ago: clangd ended with signal 11",
+    ]
+    assert list(lines_below({"pythonEnvironment": None}, [])) == ["Environment of Python: none"]
+    assert list(lines_below({}, [SERVER])) == []

@@ -36,8 +36,24 @@ def test_a_project_that_needs_no_library_lacks_nothing() -> None:
     assert missing_environment(frozenset()) == ""
     said = missing_environment({"rich", "click", "attr", "Yaml"})
     assert said.startswith(
-        "no environment: imports of libraries are not checked (attr, click, rich and 1 more); make .venv"
+        "no environment: imports of libraries are not checked (attr, click, rich and 1 more); "
+        "`python3 -m venv .venv` makes it"
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"pyproject.toml": "", "uv.lock": ""}, "uv sync"),
+        ({"pyproject.toml": "", "poetry.lock": ""}, "poetry install"),
+        ({"requirements.txt": ""}, "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"),
+        ({"setup.py": ""}, "python3 -m venv .venv && .venv/bin/pip install -e ."),
+    ],
+)
+def test_the_command_is_that_of_the_projects_tool(
+    tmp_path: Path, files: dict[str, str], command: str
+) -> None:
+    assert f"`{command}` makes it" in missing_environment({"click"}, write_tree(tmp_path, files))
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ class McpClient:
     """A stateless MCP client of the manager for one folder, which it sends as `?cwd=`.
 
     `capabilities` are those that it declares with each request, `own_headers` what
-    `lm_tools_bridge.machine.own_token` reads.
+    `lm_tools_bridge.machine.own_token` reads. A part of an answer takes `limit_s` at most.
     """
 
     def __init__(
@@ -186,6 +186,7 @@ class McpClient:
         capabilities: Mapping[str, object] | None = None,
         *,
         own_headers: Mapping[str, str] | None = None,
+        limit_s: float = CALL_S,
     ) -> None:
         from urllib.parse import quote, urlsplit
 
@@ -196,6 +197,7 @@ class McpClient:
         self._version = version
         self._capabilities = capabilities or {}
         self._own_headers = own_headers or {}
+        self._limit_s = limit_s
 
     def request(self, method: str, params: Mapping[str, object]) -> McpAnswer:
         """Send a request and return its response; notifications before it are dropped.
@@ -210,7 +212,7 @@ class McpClient:
         from lm_tools_bridge.protocol import headers
 
         body, head = self._message(method, params)
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_S)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._limit_s)
         try:
             connection.connect()
             ends = connection.sock.getsockname(), connection.sock.getpeername()

@@ -67,7 +67,7 @@ FEATURES: Final = (
     Feature("agent", verbs=("agent",), quick_verb="agent"),
     Feature("approvals", verbs=("approvals",), is_in_daemon=True),
     Feature("client_setup", verbs=("adopt", "client"), sets_up=True),
-    Feature("code_intelligence", verbs=("languages",)),
+    Feature("code_intelligence", verbs=("languages", "hook")),
     Feature("demo", verbs=("demo",)),
     Feature("doctor", verbs=("doctor",)),
     Feature("published_servers", verbs=("add", "outdated")),

@@ -9,6 +9,13 @@ from urllib.parse import urlsplit
 
 from lm_tools_bridge.client_setup.editing import jsonc_edit, toml_edit, yaml_servers
 from lm_tools_bridge.client_setup.entries import Entry, address_of, flat, upgraded
+from lm_tools_bridge.client_setup.hook_lists import (
+    hook_in,
+    is_our_hook,
+    upgraded_hook,
+    with_hook,
+    without_hook,
+)
 from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal
 from lm_tools_bridge.text.jsonc_parser import Dialect
 from lm_tools_bridge.text.syntax_problems import SyntaxProblem
@@ -30,16 +37,18 @@ class FileFormat:
         container: the name of the object in it that has the servers.
         dialect: of JSON; None for TOML and YAML.
         is_yaml: whether it is YAML, in which the servers are a list.
+        hook_event: the event whose list of hooks has our entry, in place of a server; empty for servers.
     """
 
     container: str
     dialect: Dialect | None
     is_yaml: bool = False
+    hook_event: str = ""
 
     @property
     def path(self) -> tuple[str, str]:
-        """Where our entry is."""
-        return (self.container, ENTRY_NAME)
+        """Where our entry is, or the list that has it."""
+        return (self.container, self.hook_event or ENTRY_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,8 @@ def entry_in(content: bytes | None, form: FileFormat, file: str) -> Entry | Refu
     if isinstance(text, Refusal):
         return text
     entry = value_at(text, form, form.path)
+    if form.hook_event and not isinstance(entry, SyntaxProblem | FormProblem):
+        entry = hook_in(entry)
     if isinstance(entry, SyntaxProblem | FormProblem):
         return refused(entry, file)
     if entry is not None and not isinstance(entry, dict):
@@ -78,6 +89,8 @@ def state_of(present: Entry | None, new_entry: Entry) -> EntryState:
     """What the entry that is in a file means to us."""
     if present is None:
         return "missing"
+    if is_our_hook(present):
+        return "current" if upgraded_hook(present, new_entry) == present else "outdated"
     if not is_ours(present):
         return "not_ours"
     return "current" if upgraded(present, new_entry) == present else "outdated"
@@ -117,6 +130,10 @@ def addition(
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
+    if form.hook_event and form.dialect is not None:
+        entry = new_entry if present is None else upgraded_hook(present, new_entry)
+        hooks = with_hook(value_at(text, form, form.path), entry)
+        return _change(content, jsonc_edit.with_member(text, form.path, hooks, form.dialect), file)
     entry = upgraded(present, new_entry) if present is not None and state == "outdated" else new_entry
     return _change(content, _with_entry(text, form, present, entry), file)
 
@@ -130,16 +147,28 @@ def removal(
         return present
     if present is None:
         return Unchanged()
-    if not is_ours(present) and not force:
+    if not (is_our_hook(present) or is_ours(present)) and not force:
         return _not_ours(file)
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
+    if form.hook_event and form.dialect is not None:
+        return _change(content, _without_hook(text, form, form.dialect), file)
     if form.is_yaml:
         return _change(content, yaml_servers.without_server(text, form.path), file)
     if form.dialect is None:
         return _change(content, toml_edit.without_table(text, form.path), file)
     return _change(content, jsonc_edit.without_member(text, form.path, form.dialect), file)
+
+
+def _without_hook(text: str, form: FileFormat, dialect: Dialect) -> str | SyntaxProblem | FormProblem:
+    """The text without our hook, and without the list or object that has nothing else."""
+    hooks = without_hook(value_at(text, form, form.path))
+    if hooks:
+        return jsonc_edit.with_member(text, form.path, hooks, dialect)
+    container = value_at(text, form, form.path[:1])
+    is_alone = isinstance(container, dict) and len(container) == 1
+    return jsonc_edit.without_member(text, form.path[:1] if is_alone else form.path, dialect)
 
 
 def value_at(text: str, form: FileFormat, path: Sequence[str]) -> Any | SyntaxProblem | FormProblem:

@@ -25,6 +25,7 @@ from lm_tools_bridge.client_setup.editing import file_access, undo_records
 from lm_tools_bridge.client_setup.editing.file_access import FileState
 from lm_tools_bridge.client_setup.editing.undo_records import UndoRecord
 from lm_tools_bridge.client_setup.entries import Endpoint, Entry
+from lm_tools_bridge.client_setup.hooks import with_hooks
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.undo_merge import undone
 from lm_tools_bridge.machine import private_files
@@ -275,7 +276,7 @@ class ClientEntries:
     def find_all(cls, paths: Paths, home: Path) -> ClientEntries:
         """Look through the files of all known clients."""
         entries = cls(ClientFiles(Machine(dict(os.environ), home, sys.platform), paths.state_dir, _ANY))
-        for client in CLIENTS:
+        for client in with_hooks(CLIENTS):
             plan, is_undo = entries.files.plan_uninstallation(client)
             if isinstance(plan, Planned):
                 entries.planned.append(Removal(client, plan, is_undo))

@@ -1,4 +1,4 @@
-"""Adds the verb `lmtb languages`."""
+"""Adds the verbs `lmtb languages` and `lmtb hook`."""
 
 from __future__ import annotations
 
@@ -14,5 +14,13 @@ VERBS: Final = (
         section="The workspace of the current folder",
         after="servers",
         for_anyone=("languages",),
+    ),
+    Verb(
+        "hook",
+        "lm_tools_bridge.code_intelligence.edit_hook",
+        "What coding agents run after edits.",
+        section="Everywhere",
+        after="client",
+        for_anyone=("hook post-edit",),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -107,6 +107,10 @@ _NOTHING: dict[Verb, str] = {
 }
 
 
+def _without_hooks(clients: Sequence[Client]) -> list[Client]:
+    return [client for client in clients if not client.form.hook_event]
+
+
 class Changes:
     """Runs one command over several clients, with one question. A client that is refused hinders no other.
 
@@ -147,6 +151,7 @@ class Changes:
         if self._offer is not None and not self._dry_run:
             self._offer.check()
         plans = {client.id: self._plan(client) for client in clients}
+        clients = self._without_lone_hooks(clients, plans)
         results = [self._shown(client, plans[client.id]) for client in clients]
         planned = [client for client in clients if isinstance(plans[client.id], Planned)]
         self._look_at_servers(clients, results)
@@ -156,7 +161,8 @@ class Changes:
             rows[client.id].update(self._finished(client, plans[client.id], answer))
         servers = self._share(answer)
         if self._offer is not None and not self._dry_run:
-            self._offer.finish([client for client in clients if rows[client.id]["result"] == "done"])
+            done = [client for client in clients if rows[client.id]["result"] == "done"]
+            self._offer.finish(_without_hooks(done))
         problems = [result["problem"] for result in results if result["result"] == "refused"]
         if self._verb in _WRITES and not self._dry_run:
             self._check(clients, results)
@@ -174,12 +180,26 @@ class Changes:
         if problems:
             raise SystemExit(exit_codes.FAILED)
 
+    def _without_lone_hooks(
+        self, clients: list[Client], plans: Mapping[str, Planned | Unchanged | Refusal]
+    ) -> list[Client]:
+        """The clients; a hook only where the client before it has our entry, or gets it."""
+        left: list[Client] = []
+        is_refused = False
+        for client in clients:
+            if client.form.hook_event and is_refused and self._verb in _WRITES:
+                continue
+            is_refused = isinstance(plans[client.id], Refusal)
+            left.append(client)
+        return left
+
     def _look_at_servers(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
         """Find the servers of clients that have our entry, or get it."""
         if self._sharing is None:
             return
         pairs = zip(clients, results, strict=True)
-        self._sharing.look([client.id for client, row in pairs if row["result"] != "refused"])
+        accepted = [client for client, row in pairs if row["result"] != "refused"]
+        self._sharing.look([client.id for client in _without_hooks(accepted)])
         if not self._as_json:
             self._sharing.show(with_changes=self._dry_run)
 
@@ -190,7 +210,7 @@ class Changes:
             return "nothing"
         if self._yes:
             return "all"
-        reason = self._offer.reason_to_ask(planned) if self._offer is not None else None
+        reason = self._offer.reason_to_ask(_without_hooks(planned)) if self._offer is not None else None
         question, answers = self._question(planned, has_servers=has_servers, has_service=reason is not None)
         if len(answers) == len(_YES_OR_NO):
             return "all" if confirm(question, _CHANGE, step=_STEP) else "nothing"
@@ -209,8 +229,10 @@ class Changes:
             question = "Do all of this?"
         elif len(planned) == 1:
             question = f"Change {short(self._files.overview(planned[0]).file)}?"
+        elif len(clients := _without_hooks(planned)) == 1:
+            question = f"Change these {len(planned)} files of {clients[0].title}?"
         else:
-            question = f"Change the files of {len(planned)} clients?"
+            question = f"Change the files of {len(clients)} clients?"
         if has_service:
             question += " Install the service, too?"
         answers = {"y": "all of it" if has_servers else "both"}
@@ -230,7 +252,11 @@ class Changes:
     def _check(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
         """Do what each configured client does, and add to its result what it would see."""
         pairs = zip(clients, results, strict=True)
-        rows = {client.id: row for client, row in pairs if row["result"] in {"done", "unchanged"}}
+        rows = {
+            client.id: row
+            for client, row in pairs
+            if row["result"] in {"done", "unchanged"} and not client.form.hook_event
+        }
         if not rows or running_port() != self._files.endpoint.port:
             return
         from lm_tools_bridge.client_setup import client_checks
@@ -290,7 +316,7 @@ class Changes:
                 show_diff(file, change.before, change.after, mask=mask)
             problem = Note(f"{client.title}: {refusal.message}", Tone.BAD)
             say(problem, f"Next step: {refusal.next_step}", err=True)
-            if refusal.reason == "unsupported_form" and self._verb in _WRITES:
+            if refusal.reason == "unsupported_form" and self._verb in _WRITES and not client.form.hook_event:
                 say(f"The entry, to be pasted: lmtb client show {client.id}", err=True)
         return {"client": client.id, "result": "refused", "problem": refusal_json(refusal)}
 
@@ -299,6 +325,8 @@ class Changes:
         self._say(f"{client.title}: {action} {short(planned.state.path)}")
         if self._verb in _WRITES and client.note:
             self._say(f"  note: {client.note}")
+        if client.form.hook_event:
+            return
         own = [name for name in _OWN_FOLDERS if os.environ.get(name)]
         if self._verb in _WRITES and own and not needs_manager(client, self._files.endpoint):
             self._say(f"  note: {client.title} may not pass on {', '.join(own)}: add it to env of the entry")

@@ -18,6 +18,7 @@ from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer
 from lm_tools_bridge.client_setup.cli.sharing_offer import SharingOffer
 from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.entries import Entry, upgraded
+from lm_tools_bridge.client_setup.hooks import with_hooks
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Overview
 from lm_tools_bridge.machine.own_children import are_we_own_child
 from lm_tools_bridge.terminal.command_line import (
@@ -139,6 +140,11 @@ def show(name: str, port: int | None, as_json: bool) -> None:
     default=True,
     help="Whether the servers that these clients start themselves run from here only, as by lmtb adopt.",
 )
+@click.option(
+    "--hook/--no-hook",
+    default=True,
+    help="Whether clients with hooks are told errors after each edit. [default: hook]",
+)
 @_change_options
 @_port_option
 @json_option
@@ -147,14 +153,15 @@ def add(
     everything: bool,
     service: bool | None,
     servers: bool,
+    hook: bool,
     **options: Any,
 ) -> None:
     """Add this server to a client's file, after showing one plan and asking once.
 
     The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. The plan
     has the servers that the clients start themselves, of your own files and of the projects that are known
-    here: they run from here only then, and no project's file changes for colleagues. Where a client needs a
-    running manager and no service starts it at login, the service is part of the question. If a manager runs,
+    here: they run from here only then, and no project's file changes for colleagues. The hook of a client is
+    in a file of its own. Where a client needs a running manager and no service starts it at login, the service is part of the question. If a manager runs,
     each client is then played in the current folder, as by `lmtb doctor`.
     """
     force, port = options.pop("force"), options.pop("port")
@@ -175,6 +182,7 @@ def add(
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
     options["offer"] = ServiceOffer(service, files.endpoint)
     options["sharing"] = SharingOffer() if servers else None
+    clients = with_hooks(clients) if hook else clients
     _changes(files, "add", lambda client: files.plan_addition(client, force=force), options).run(clients)
 
 
@@ -219,6 +227,7 @@ def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
     """
     files = client_files(port)
     clients = named(names) or [client for client in CLIENTS if files.overview(client).state in _OURS]
+    clients = [each for each in with_hooks(clients) if each in clients or files.overview(each).entry]
     if not clients:
         raise Failure("no client is configured", "add one with: lmtb client add CLIENT", reason="no_client")
     _changes(files, "update", files.plan_update, options).run(clients)
@@ -231,14 +240,21 @@ def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
 @json_option
 def remove(names: tuple[str, ...], undo: bool, force: bool, **options: Any) -> None:
     """Take this server out of a client's file, after showing the change."""
-    clients = named(names)
     files = client_files(_NO_PORT)
+    clients = named(names)
+    clients = [each for each in with_hooks(clients) if each in clients or _has_hook(files, each, undo=undo)]
     if undo:
         _changes(files, "undo", files.plan_undo, options).run(clients)
     else:
         _changes(files, "remove", lambda client: files.plan_removal(client, force=force), options).run(
             clients
         )
+
+
+def _has_hook(files: ClientFiles, hook: Client, *, undo: bool) -> bool:
+    """Whether a file with hooks has ours, or a change of it that can be taken back."""
+    overview = files.overview(hook)
+    return overview.can_undo if undo else overview.entry is not None
 
 
 def _changes(files: ClientFiles, verb: Any, plan: Any, options: Any) -> Changes:

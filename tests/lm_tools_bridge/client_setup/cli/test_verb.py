@@ -135,6 +135,29 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(run: Any, home: Path, pat
     assert not (paths.state_dir / "client-files").exists()
 
 
+def test_the_hook_is_shown_and_asked_for_by_itself_and_goes_with_the_client(run: Any, home: Path) -> None:
+    settings = home / ".claude/settings.json"
+    shown = run("client", "add", "--dry-run", "claude-code")
+    assert "hook post-edit" in shown.stdout
+    assert not settings.exists()
+    result = run("client", "add", "--yes", "--no-hook", "claude-code")
+    assert result.exit_code == exit_codes.OK
+    assert not settings.exists()
+    run("client", "add", "--yes", "claude-code")
+    assert "hook post-edit" in settings.read_text()
+    assert run("client", "remove", "--yes", "--undo", "claude-code").exit_code == exit_codes.OK
+    assert not settings.exists()
+    run("client", "add", "--yes", "claude-code")
+    assert run("client", "remove", "--yes", "claude-code").exit_code == exit_codes.OK
+    assert json.loads(settings.read_text()) == {}
+
+
+def test_no_hook_is_added_to_a_client_whose_own_file_is_refused(run: Any, home: Path) -> None:
+    (home / ".claude.json").write_text("[]")
+    assert run("client", "add", "--yes", "claude-code").exit_code == exit_codes.FAILED
+    assert not (home / ".claude/settings.json").exists()
+
+
 def test_json_tells_programs_what_was_done(run: Any, home: Path) -> None:
     (home / ".claude.json").write_text("[]")
     result = run("client", "add", "--yes", "--json", "cursor", "claude-code")

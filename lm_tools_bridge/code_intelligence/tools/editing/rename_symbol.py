@@ -23,6 +23,7 @@ from lm_tools_bridge.code_intelligence.tools.editing.edit_results import Proposa
 from lm_tools_bridge.code_intelligence.tools.editing.effects import ErrorCount
 from lm_tools_bridge.code_intelligence.tools.editing.exported_names import PYTHON, exported_spans, read_module
 from lm_tools_bridge.code_intelligence.tools.references import target_members
+from lm_tools_bridge.code_intelligence.tools.symbols.one_symbol import names_of_type
 from lm_tools_bridge.code_intelligence.tools.symbols.places import Location
 from lm_tools_bridge.code_intelligence.tools.symbols.stubs import joined_edits, with_other_declaration
 from lm_tools_bridge.code_intelligence.tools.symbols.target import Target, positions_of
@@ -80,7 +81,9 @@ async def call(
     target = await find_known_target(workplace, arguments, _METHOD, waiting, texts)
     _check(new, target.path)
 
-    declared = await with_other_declaration(workplace, replace(target, others=()), texts)
+    declared = await with_other_declaration(
+        workplace, replace(target, others=names_of_type(target.others)), texts
+    )
     first, *more = [{**params, "newName": new} for params in await positions_of(workplace, declared)]
 
     async def work(server: LanguageServer) -> Any:

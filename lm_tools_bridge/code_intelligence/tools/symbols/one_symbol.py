@@ -63,6 +63,12 @@ def one_of(symbols: Sequence[Symbol]) -> list[int] | None:
     return _declared_once(symbols) or _class_with_constructors(symbols) or _overloads(symbols)
 
 
+def names_of_type(symbols: Sequence[Symbol]) -> list[Symbol]:
+    """Those that are another name of a type in C, its tag or its `typedef`, which a rename changes apart."""
+    is_type = [tells_apart(each.place.path) and each.kind in _TYPES for each in symbols]
+    return [symbol for symbol, is_one in zip(symbols, is_type, strict=True) if is_one]
+
+
 def are_overloads(symbols: Sequence[Symbol]) -> bool:
     """Whether these are functions of one name, each of which could be renamed alone."""
     return len(symbols) > 1 and _overloads(symbols) is not None and _declared_once(symbols) is None
@@ -75,11 +81,32 @@ def _declared_once(symbols: Sequence[Symbol]) -> list[int] | None:
     if not all(tells_apart(symbol.place.path) and symbol.kind in _TYPES for symbol in symbols):
         return None
     roles = [role_of(symbol.place.path, symbol.place.lines, symbol.place.span.start) for symbol in symbols]
-    others = [number for number, role in enumerate(roles) if role != "declaration"]
+    others = [
+        number
+        for number, role in enumerate(roles)
+        if role != "declaration" and not _is_name_of_tag(symbols[number], symbols)
+    ]
     if len(others) > 1:
         return None
     first = others[0] if others else 0
     return [first, *(number for number in range(len(symbols)) if number != first)]
+
+
+def _is_name_of_tag(symbol: Symbol, symbols: Sequence[Symbol]) -> bool:
+    """Whether C gives a type its name again here: `typedef struct X {…} X;`, `typedef struct X X;`."""
+    start, lines = symbol.place.span.start, symbol.place.lines
+    if not lines or start.line > len(lines):
+        return False
+    before = lines[start.line - 1][: start.column - 1]
+    if re.search(rf"\btypedef\s+(?:struct|union|enum|class)\s+{re.escape(symbol.path[-1])}\s+$", before):
+        return True
+    return re.search(r"}[^;{}]*$", before) is not None and any(
+        other.place.path == symbol.place.path
+        and other.place.span.start < start
+        and other.whole.end.line == start.line
+        for other in symbols
+        if other is not symbol
+    )
 
 
 def _class_with_constructors(symbols: Sequence[Symbol]) -> list[int] | None:

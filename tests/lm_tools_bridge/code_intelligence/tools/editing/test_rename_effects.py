@@ -14,7 +14,14 @@ from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
 from lm_tools_bridge.code_intelligence.tools.workplace import Workplace
 from lm_tools_bridge.code_intelligence.wire.document_uris import to_uri
 from support.projects.file_tree import write_tree
-from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, diagnostic, workplace_of
+from support.servers.language_servers.in_memory import (
+    CONTEXT,
+    InMemoryServer,
+    at,
+    diagnostic,
+    kind,
+    workplace_of,
+)
 from support.servers.language_servers.python_symbols import python_server
 from workspace_server.tool import ToolError, ToolResult
 
@@ -158,3 +165,27 @@ async def test_a_link_out_of_the_project_shows_nothing(root: Path, server: InMem
     with pytest.raises(ToolError, match="leads out of the workspace") as refused:
         await rename(workplace_of(root, server), apply=False)
     assert "key" not in str(refused.value)
+
+
+async def test_a_tag_of_c_and_the_type_of_its_name_are_renamed_together(tmp_path: Path) -> None:
+    text = "typedef struct old { int a; } old;\nold x;\nstruct old y;\n"
+    root = write_tree(Path(os.path.realpath(tmp_path)) / "proj", {"a.c": text})
+    server = InMemoryServer(kind("clangd", ".c"))
+    tag, typed, uses = at(0, 15, 0, 18), at(0, 30, 0, 33), {15: at(2, 7, 2, 10), 30: at(1, 0, 1, 3)}
+
+    def outline(_: Any) -> list[dict[str, Any]]:
+        whole = {"struct": at(0, 8, 0, 29), "class": at(0, 0, 0, 33)}
+        return [
+            {"name": "old", "kind": 23, "range": whole["struct"], "selectionRange": tag},
+            {"name": "old", "kind": 5, "range": whole["class"], "selectionRange": typed},
+        ]
+
+    def renamed(params: Any) -> dict[str, Any]:
+        own = params["position"]["character"]
+        places = [tag if own == 15 else typed, uses[own]]
+        edits = [{"range": place, "newText": params["newName"]} for place in places]
+        return {"changes": {to_uri(root / "a.c"): edits}}
+
+    server.answers = {"textDocument/documentSymbol": outline, "textDocument/rename": renamed}
+    await rename(workplace_of(root, server))
+    assert (root / "a.c").read_text() == text.replace("old", "new")

@@ -28,6 +28,38 @@ FORWARD = symbol("struct", "dictType", "/p/a.h", 4, "struct dictType;")
 DEFINED = symbol("struct", "dictType", "/p/dict.h", 2, "struct dictType { int x; };")
 
 
+def tagged(*texts: str) -> list[Symbol]:
+    """A structure with its tag in the first line, and the type with its name in the last one; of one file."""
+    tag = symbol("struct", "X", "/p/x.h", 1, texts[0])
+    column = texts[-1].rindex("X") + 1
+    end = Position(len(texts), max(1, column - 1))
+    span = Span(Position(len(texts), column), Position(len(texts), column + 1))
+    lines = list(texts)
+    return [
+        Symbol(tag.path, "struct", Place(tag.place.path, tag.place.span, lines), Span(tag.whole.start, end)),
+        Symbol(tag.path, "class", Place(tag.place.path, span, lines), Span(tag.whole.start, span.end)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("typedef struct X {", "  int a;", "} X;"),
+        ("typedef struct X {", "  int a;", "} Other, X;"),
+        ("typedef struct X { int a; } X;",),
+        ("struct X { int a; }; typedef struct X X;",),
+    ],
+)
+def test_a_tag_of_c_and_the_type_of_its_name_are_one(texts: tuple[str, ...]) -> None:
+    both = tagged(*texts)
+    assert one_of(both) == [0, 1]
+    assert one_of(both[::-1]) == [1, 0]
+
+
+def test_two_types_of_one_name_in_one_file_are_two() -> None:
+    assert one_of(tagged("struct X { int a; }; struct X { int b; };")) is None
+
+
 @pytest.mark.parametrize(
     ("symbols", "order"),
     [

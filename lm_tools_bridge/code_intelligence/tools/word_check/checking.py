@@ -324,7 +324,9 @@ class _Questions:
         server = self.target.server
         if not server.supports(_DEFINITION):
             return
-        queue = _in_few_files(asking_order(rest))[:MAX_ASKED]
+        # clangd guesses what words in strings mean
+        asks_strings = server.specification.changes != "open-documents"
+        queue = _in_few_files(asking_order(rest, asks_strings=asks_strings))[:MAX_ASKED]
         try:
             async with asyncio.timeout_at(self.until):
                 while queue:

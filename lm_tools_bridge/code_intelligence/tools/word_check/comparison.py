@@ -35,6 +35,7 @@ _WHY: Final[Mapping[Meaning, str]] = {
 }
 
 
+_ASKED_FIRST: Final[tuple[WordKind, ...]] = ("code", "quoted", "string", "comment")
 _CONDITIONAL: Final = "the server leaves out what stands under"
 
 
@@ -182,17 +183,20 @@ def left_out(words: Iterable[Word], places: Places) -> list[Word]:
     return [word for word in words if not places.covers(word)]
 
 
-def asking_order(words: Iterable[Word]) -> list[Word]:
+def asking_order(words: Iterable[Word], *, asks_strings: bool = False) -> list[Word]:
     """Which words to ask the server about: the first one of each file, then the second ones, and so on.
 
-    Words in comments and strings mean nothing to a server, but for those that are the whole string.
+    Words in comments and strings mean nothing to a server, but for those that are the whole string. With
+    `asks_strings`, others in strings come last: what we took for one may be code.
     """
+    kinds = {"code", "quoted", "string"} if asks_strings else {"code", "quoted"}
     by_file: dict[str, list[Word]] = {}
     for word in words:
-        if word.kind in {"code", "quoted"}:
+        if word.kind in kinds:
             by_file.setdefault(word.path, []).append(word)
     numbered = [(number, word) for file in by_file.values() for number, word in enumerate(file)]
-    numbered.sort(key=lambda each: (each[1].kind != "code", each[0]))  # stable: files stay in their order
+    # stable: files stay in their order
+    numbered.sort(key=lambda each: (_ASKED_FIRST.index(each[1].kind), each[0]))
     return [word for _, word in numbered]
 
 

@@ -59,6 +59,8 @@ _DOUBLE: Final = r'"(?:\\[\s\S]|[^"\\\n])*"'
 # an apostrophe behind a letter is one of a text in JSX, a lifetime's end, or a separator of digits
 _SINGLE: Final = r"(?<!\w)'(?:\\[\s\S]|[^'\\\n])*'"
 _CHARACTER: Final = r"(?<!\w)'(?:\\(?:u\{[^}\n]*\}|[^\n]{1,9}?)|[^'\\\n])'"
+_EXPRESSION: Final = r"/(?![*/])(?:\\[^\n]|\[(?:\\[^\n]|[^\]\\\n])*\]|[^/\\\n\[])+/"
+"""A regular expression of JavaScript."""
 _PYTHON: Final = _syntax(
     r"(?P<comment>#[^\n]*)",
     r'(?:\b[rRbBuUfFtT]{1,2})?"""(?:\\[\s\S]|[^\\])*?"""',
@@ -75,9 +77,10 @@ _SCRIPT: Final = _syntax(
     _DOUBLE,
     _SINGLE,
     r"`(?:\\[\s\S]|[^`\\])*`",
-    # quotes in a regular expression begin no string
-    r"(?:[=(,:;!&|?\[{}~^%*+-]|=>|\breturn)[ \t]*/(?![*/])"
-    r"(?:\\[^\n]|\[(?:\\[^\n]|[^\]\\\n])*\]|[^/\\\n\[])+/",
+    # quotes in a regular expression begin no string; behind an operator at the end of a line, it is one, too
+    rf"(?:(?:[=(,:;!&|?\[{{~^%*+-]|=>|\breturn)\s*|}}[ \t]*){_EXPRESSION}",
+    # at the beginning of a line, it may be a division, and is code
+    rf"(?P<code>^[ \t]*{_EXPRESSION})",
     inner=r"\$\{[^}]*\}?",
     prefix="`",
 )
@@ -236,6 +239,8 @@ def _parts(token: re.Match[str], syntax: _Syntax) -> Iterator[_Span]:
     start, end = token.span()
     if token.group("comment") is not None:
         yield _Span(start, end, is_comment=True)
+        return
+    if token.groupdict().get("code") is not None:
         return
     prefix = syntax.has_interpolation
     if syntax.interpolation is None or prefix is None or not prefix.match(token.group()):

@@ -475,3 +475,22 @@ async def test_a_guess_about_code_that_a_condition_leaves_out_explains_nothing(
     assert freshness["reason"] == (
         "1 more line in 1 file has the word old: proj/a.c#3 (the server leaves out what stands under #ifdef TLS)"
     )
+
+
+async def test_a_word_that_looks_like_a_part_of_a_string_counts_where_the_server_knows_it(root: Path) -> None:
+    (root / "e.py").write_text("x = 'the old one'\n")
+    server = server_of(root)
+    named, defined = (server.answers[f"textDocument/{word}"] for word in ("references", "definition"))
+    server.answers["textDocument/references"] = lambda params: [
+        place for place in named(params) if "e.py" not in place["uri"]
+    ]
+    server.answers["textDocument/definition"] = lambda params: (
+        [] if file_of(params).name == "e.py" else defined(params)
+    )
+    assert (await ask(root, server))["freshness"] == [{"provider": "py", "state": "fresh"}]
+    everywhere = python_server(root).answers["textDocument/definition"]
+    server.answers["textDocument/definition"] = lambda params: (
+        everywhere(params) if file_of(params).name == "e.py" else defined(params)
+    )
+    answer = await ask(root, server)
+    assert "proj/e.py#1" in answer["freshness"][0]["reason"]

@@ -137,7 +137,7 @@ def _with_section(result: ToolResult, entries: Sequence[JournalEntry], workplace
     if isinstance(structured, dict):
         structured = {**structured, "newErrors": {"total": len(entries), "lines": lines}}
     return msgspec.structs.replace(
-        result, text="\n".join([result.text, "---", *lines]), structured=structured
+        result, text="\n".join([result.text.removesuffix("\n---"), "---", *lines]), structured=structured
     )
 
 

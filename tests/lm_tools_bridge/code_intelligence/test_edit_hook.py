@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from lm_tools_bridge.code_intelligence.edit_hook import (
     error_lines,
     read_event,
 )
+from support.processes.managers.manager_process import running_manager
+from support.projects.file_tree import write_tree
+from support.servers.language_servers.python_language_server import WRONG, put_on_path
 
 EVENT = {
     "session_id": "s1",
@@ -120,3 +124,22 @@ def test_the_verb_prints_what_the_agent_reads(run: Any, monkeypatch: pytest.Monk
     assert asked == [Path("/p/src/a.py")]
     said = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
     assert "p/src/a.py:3:5: no such name [E1]" in said
+
+
+@pytest.mark.timeout(120)  # starts a manager and four programs
+def test_an_agents_hook_is_told_what_it_broke(tmp_path: Path) -> None:
+    search = os.pathsep.join([str(put_on_path(tmp_path / "bin")), os.environ["PATH"]])
+    with running_manager(tmp_path, env={"PATH": search}) as running:
+        root = tmp_path / "projects" / "shop"
+        write_tree(root, {".git/config": "", "a.py": "x = 1\n", "notes.txt": ""})
+
+        def told_after_edit(name: str) -> str:
+            event = {**EVENT, "cwd": str(root), "tool_input": {"file_path": str(root / name)}}
+            done = running.lmtb("hook", "post-edit", input=json.dumps(event))
+            assert (done.returncode, done.stderr) == (0, "")
+            return done.stdout
+
+        assert told_after_edit("a.py") == told_after_edit("notes.txt") == ""
+        (root / "a.py").write_text(f"x = 1\n{WRONG}\n")
+        said = json.loads(told_after_edit("a.py"))["hookSpecificOutput"]["additionalContext"]
+        assert "shop/a.py:2:" in said

@@ -194,6 +194,8 @@ class AnswerCheck:
             word: meaning
             for word, meaning in questions.meanings.items()
             if meaning != "other" or (reasons.get(word.path) != NOT_COMPILED and word not in guessed)
+            # the path in an import leads to the file of the symbol, and is none of its uses
+            if word.kind != "string" or meaning == "same"
         }
         uses = list[Word]()
         if target.server.specification.uses_by_definition and not self.is_edit:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from lm_tools_bridge.client_setup.editing import jsonc_edit, toml_edit, yaml_servers
 from lm_tools_bridge.client_setup.entries import Entry, address_of, flat, upgraded
-from lm_tools_bridge.client_setup.hook_lists import (
-    hook_in,
-    is_our_hook,
-    upgraded_hook,
-    with_hook,
-    without_hook,
-)
 from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal
 from lm_tools_bridge.text.jsonc_parser import Dialect
 from lm_tools_bridge.text.syntax_problems import SyntaxProblem
@@ -24,6 +18,8 @@ ENTRY_NAME: Final = "lm-tools-bridge"
 BOM: Final = b"\xef\xbb\xbf"
 """The byte order mark, which stays where a file has one."""
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
+_HOOK: Final = ["hook", "post-edit"]
+"""The verb that a hook runs."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 EntryState = Literal["missing", "current", "outdated", "not_ours"]
@@ -239,3 +235,49 @@ def refused(problem: SyntaxProblem | FormProblem, file: str) -> Refusal:
 def _not_ours(file: str) -> Refusal:
     text = f'{file} has an entry "{ENTRY_NAME}" that does not lead to this program'
     return Refusal("not_ours", text, "rename that entry, or replace it with: lmtb client add --force")
+
+
+def is_our_hook(entry: Any) -> bool:
+    """Whether an entry of a list of hooks runs `lmtb hook post-edit`, and nothing else."""
+    hooks = entry.get("hooks") if isinstance(entry, Mapping) else None
+    return isinstance(hooks, list) and bool(hooks) and all(map(_is_our_command, hooks))
+
+
+def hook_in(hooks: Any) -> Mapping[str, Any] | FormProblem | None:
+    """Our entry in the value of a list of hooks; None without one."""
+    if hooks is None:
+        return None
+    if not isinstance(hooks, list):
+        return FormProblem("unsupported_form", "the hooks are not a list")
+    return next((entry for entry in hooks if is_our_hook(entry)), None)
+
+
+def upgraded_hook(present: Mapping[str, Any], new_entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Our entry with the program where it is today, and with what its user changed."""
+    command = new_entry["hooks"][0]["command"]
+    return {**present, "hooks": [{**hook, "command": command} for hook in present["hooks"]]}
+
+
+def with_hook(hooks: Any, entry: Mapping[str, Any]) -> list[Any]:
+    """The list with our entry in its place, else at its end."""
+    present = list(hooks or ())
+    if any(map(is_our_hook, present)):
+        return [entry if is_our_hook(each) else each for each in present]
+    return [*present, entry]
+
+
+def without_hook(hooks: Any) -> list[Any]:
+    """The list without our entry."""
+    return [each for each in hooks or () if not is_our_hook(each)]
+
+
+def _is_our_command(hook: Any) -> bool:
+    command = hook.get("command") if isinstance(hook, Mapping) else None
+    if not isinstance(command, str):
+        return False
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    name = words[0].replace("\\", "/").rpartition("/")[2].removesuffix(".exe") if words else ""
+    return name in _PROGRAMS and words[1:] == _HOOK

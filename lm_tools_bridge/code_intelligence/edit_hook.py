@@ -67,8 +67,8 @@ def read_event(data: bytes) -> Mapping[str, Any]:
 
 def edited_file(event: Mapping[str, Any]) -> Path | None:
     """The file that an event is about, absolute; None if it names none. Pure."""
-    given = event.get("tool_input")
-    members = given if isinstance(given, Mapping) else {}
+    tool_input = event.get("tool_input")
+    members = tool_input if isinstance(tool_input, Mapping) else {}
     text = next((members[name] for name in _FILES if isinstance(members.get(name), str)), "")
     folder = event.get("cwd")
     path = Path(os.path.normpath(os.path.join(folder if isinstance(folder, str) else "", text)))  # noqa: PTH118  normalized

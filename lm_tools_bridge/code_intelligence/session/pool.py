@@ -123,9 +123,11 @@ class ServerPool:
     async def running_for(self, role: Role) -> Sequence[FollowingServer]:
         """As `LanguageServers.running_for`."""
         servers = [supervisor.server for supervisor in self._supervisors.values()]
-        asked = [each for each in servers if each is not None and role in each.specification.roles]
-        told = await asyncio.gather(*(server.tell_changes() for server in asked), return_exceptions=True)
-        return [server for server, failure in zip(asked, told, strict=True) if failure is None]
+        in_role = [each for each in servers if each is not None and role in each.specification.roles]
+        failures = await asyncio.gather(
+            *(server.tell_changes() for server in in_role), return_exceptions=True
+        )
+        return [server for server, failure in zip(in_role, failures, strict=True) if failure is None]
 
     def links_out(self) -> Sequence[str]:
         """As `LanguageServers.links_out`."""

@@ -48,7 +48,7 @@ class ErrorJournal:
     number: int = 0
     _entries: dict[str, dict[Path, Sequence[JournalEntry]]] = field(default_factory=dict)
     _seen_whole: set[str] = field(default_factory=set)
-    _told: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _last_numbers: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def take(self, reports: Iterable[ErrorReport]) -> None:
         """Note what one check saw. Servers that did not answer keep what they said before."""
@@ -79,10 +79,10 @@ class ErrorJournal:
 
     def news(self, client: str) -> list[JournalEntry]:
         """The errors that came since a client's last answer, which this is one of; none for its first."""
-        last = self._told.pop(client, None)
-        self._told[client] = self.number
-        if len(self._told) > MAX_CLIENTS:
-            self._told.popitem(last=False)
+        last = self._last_numbers.pop(client, None)
+        self._last_numbers[client] = self.number
+        if len(self._last_numbers) > MAX_CLIENTS:
+            self._last_numbers.popitem(last=False)
         if last is None:
             return []
         entries = [

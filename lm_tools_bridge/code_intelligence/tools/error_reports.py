@@ -60,8 +60,8 @@ async def ask_errors(
     Returns:
         One report of each server that answered about the files as they are now.
     """
-    asked = (_report(workplace, server, paths, wait_s, texts) for server in servers)
-    return [report for report in await asyncio.gather(*asked) if report is not None]
+    questions = (_report(workplace, server, paths, wait_s, texts) for server in servers)
+    return [report for report in await asyncio.gather(*questions) if report is not None]
 
 
 async def _report(

@@ -94,24 +94,24 @@ class NewErrors:
     async def _check_changed(self) -> None:
         """Ask the servers that were told of changes since they were asked last."""
         changed: list[Path] = []
-        asked: dict[FollowingServer, int] = {}
+        numbers: dict[FollowingServer, int] = {}
         for server in await self._workplace.servers.running_for("diagnostics"):
             since = self._seen.get(server)
             number, paths = server.changed_files(since or 0)
             if since is None and not server.supports(WHOLE):
                 self._seen[server] = number  # it is asked about files that change from now on
             elif number != since:
-                asked[server] = number
+                numbers[server] = number
                 changed += paths
-        if not asked:
+        if not numbers:
             return
         texts = await self._workplace.texts()
         paths = list(dict.fromkeys(changed))
-        reports = await ask_errors(self._workplace, list(asked), paths, CHECK_S, texts)
+        reports = await ask_errors(self._workplace, list(numbers), paths, CHECK_S, texts)
         known_files = self._journal.files()
         gone = await asyncio.to_thread(lambda: {path: not path.exists() for path in known_files})
         answered = {report.provider for report in reports}
-        self._seen |= {server: at for server, at in asked.items() if server.specification.name in answered}
+        self._seen |= {server: at for server, at in numbers.items() if server.specification.name in answered}
         self._journal.forget_files(gone)
         self._journal.take(reports)
 
@@ -147,8 +147,8 @@ def section_lines(entries: Sequence[JournalEntry], workplace: Workplace) -> list
     if len(lines) <= MAX_LINES:
         return lines
     shown_lines = lines[: MAX_LINES - 1]
-    shown = sum(line.startswith("[") for line in shown_lines)
-    return [*shown_lines, f"… and {len(entries) - shown} more: see lm_getDiagnostics"]
+    shown_errors = sum(line.startswith("[") for line in shown_lines)
+    return [*shown_lines, f"… and {len(entries) - shown_errors} more: see lm_getDiagnostics"]
 
 
 def _all_lines(entries: Sequence[JournalEntry], workplace: Workplace) -> Iterator[str]:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.client_setup.change import Unchanged
+from lm_tools_bridge.client_setup.change import Unchanged, is_our_hook
 from lm_tools_bridge.client_setup.clients import CLIENTS, Machine, client_named
 from lm_tools_bridge.client_setup.entries import Endpoint
-from lm_tools_bridge.client_setup.hook_lists import is_our_hook
 from lm_tools_bridge.client_setup.hooks import HOOKS, claude_hook, hook_of, with_hooks
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.workbench import ClientFiles, Planned

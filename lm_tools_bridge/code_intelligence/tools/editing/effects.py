@@ -97,11 +97,11 @@ def compared_errors(
         message = error.message if word is None else word.sub(lambda _: new, error.message)
         return (error.path, error.source, error.code, message)
 
-    known = Counter(map(key, errors_before))
+    former = Counter(map(key, errors_before))
     fresh = []
     for error in errors_after:
-        if known[key(error)]:
-            known[key(error)] -= 1
+        if former[key(error)]:
+            former[key(error)] -= 1
         else:
             fresh.append(error)
     return ErrorCount(len(errors_before), len(errors_after), fresh, both)

@@ -29,13 +29,13 @@ class PythonModule:
         path: the file.
         bound: the lines, from 1, on which the module itself defines, assigns or imports the name.
         starred: the modules from which it imports all, as written, with one dot for each level.
-        listed: where `__all__` names it, without the quotes.
+        listed_spans: where `__all__` names it, without the quotes.
     """
 
     path: Path
     bound: frozenset[int]
     starred: Sequence[str]
-    listed: Sequence[Span]
+    listed_spans: Sequence[Span]
 
 
 def read_module(path: Path, lines: Sequence[str], name: str) -> PythonModule | None:
@@ -52,7 +52,7 @@ def read_module(path: Path, lines: Sequence[str], name: str) -> PythonModule | N
         path,
         frozenset(line for statement in statements for line in _bound(statement, name)),
         [module for statement in statements for module in _starred(statement)],
-        [span for statement in statements for span in _listed(statement, name, lines)],
+        [span for statement in statements for span in _find_listed_spans(statement, name, lines)],
     )
 
 
@@ -73,7 +73,9 @@ def exported_spans(
     while new := [module for module in rest if _takes_from(module, having)]:
         having |= {module.path for module in new}
         rest = [module for module in rest if module.path not in having]
-    return [(module.path, span) for module in modules if module.path in having for span in module.listed]
+    return [
+        (module.path, span) for module in modules if module.path in having for span in module.listed_spans
+    ]
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -114,7 +116,7 @@ def _starred(statement: ast.stmt) -> Iterator[str]:
         yield "." * statement.level + (statement.module or "")
 
 
-def _listed(statement: ast.stmt, name: str, lines: Sequence[str]) -> Iterator[Span]:
+def _find_listed_spans(statement: ast.stmt, name: str, lines: Sequence[str]) -> Iterator[Span]:
     """The strings of a name in `__all__ = […]`, `__all__ += […]`, `__all__.extend(…)` and the like."""
     if not any(isinstance(node, ast.Name) and node.id == _ALL for node in _expressions(statement)):
         return

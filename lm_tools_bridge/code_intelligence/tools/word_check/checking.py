@@ -347,10 +347,10 @@ class _Questions:
         """
         server = self.target.server
         guesses = server.specification.changes == "open-documents" and server.supports(_HIGHLIGHT)
-        asked = [word for word in conditions if guesses and self.meanings.get(word) == "other"]
-        answers = await asyncio.gather(*(self._is_highlighted(word) for word in asked[:MAX_ASKED]))
-        certain = {word for word, is_certain in zip(asked, answers, strict=False) if is_certain}
-        return set(asked) - certain
+        doubtful_words = [word for word in conditions if guesses and self.meanings.get(word) == "other"]
+        answers = await asyncio.gather(*(self._is_highlighted(word) for word in doubtful_words[:MAX_ASKED]))
+        certain = {word for word, is_certain in zip(doubtful_words, answers, strict=False) if is_certain}
+        return set(doubtful_words) - certain
 
     async def _is_highlighted(self, word: Word) -> bool:
         """Whether the server knows the symbol at a word; not if it does not answer in time."""

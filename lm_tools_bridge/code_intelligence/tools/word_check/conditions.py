@@ -65,14 +65,16 @@ def _c_conditions(lines: Sequence[str]) -> Iterator[Condition]:
             continue
         word, rest = match[1], match[2].partition("//")[0].partition("/*")[0].strip()
         if word in {"if", "ifdef", "ifndef"}:
-            opened.append((number, _shown(f"#{word} {rest}")))
+            opened.append((number, _shorten_text(f"#{word} {rest}")))
         elif opened:
             start, text = opened.pop()
             if not _is_guard(lines, start, number):
                 yield Condition(start + 1, number, text)
             if word != "endif":
                 base = text.removeprefix("#else of ")
-                opened.append((number, f"#else of {base}" if word == "else" else _shown(f"#{word} {rest}")))
+                opened.append(
+                    (number, f"#else of {base}" if word == "else" else _shorten_text(f"#{word} {rest}"))
+                )
 
 
 def _is_guard(lines: Sequence[str], start: int, end: int) -> bool:
@@ -97,9 +99,9 @@ def _rust_conditions(lines: Sequence[str]) -> Iterator[Condition]:
         first = text.count("\n", 0, match.start())
         close = _closing(text, text.find("[", match.start()), "[]")
         # strings are blank in the text that is searched, but not in the file
-        shown = _shown("\n".join(lines)[match.start() : close + 1])
+        attribute = _shorten_text("\n".join(lines)[match.start() : close + 1])
         end = len(lines) if match[1] else text.count("\n", 0, _item_end(text, close + 1)) + 1
-        yield Condition(first, end, shown)
+        yield Condition(first, end, attribute)
 
 
 def _item_end(text: str, at: int) -> int:
@@ -130,7 +132,7 @@ def _python_conditions(lines: Sequence[str]) -> Iterator[Condition]:
         match = _PLATFORM.match(line)
         if match is None:
             continue
-        indent, text = len(match[1]), _shown(line.strip().rstrip(":"))
+        indent, text = len(match[1]), _shorten_text(line.strip().rstrip(":"))
         if match[2] == "assert":
             yield Condition(number + 1, _block_end(lines, number + 1, indent - 1), text)
             continue
@@ -154,6 +156,6 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _shown(text: str) -> str:
+def _shorten_text(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= MAX_CONDITION else words[:MAX_CONDITION] + "…"

@@ -17,7 +17,7 @@ def listed(text: str, name: str = "old") -> list[tuple[int, str]]:
     assert module is not None
     return [
         (span.start.line, lines[span.start.line - 1][span.start.column - 1 : span.end.column - 1])
-        for span in module.listed
+        for span in module.listed_spans
     ]
 
 

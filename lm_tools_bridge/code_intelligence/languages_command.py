@@ -125,7 +125,7 @@ def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bo
         folder,
         settings.entries,
         search,
-        _verdicts(folders, folder),
+        _verdicts(folders, folder, inherits=configuration.inherits_trust),
         variables=lambda: known_variables,
         python_environment=settings.python_environment,
     )
@@ -154,8 +154,9 @@ def _environment_members(kinds: AvailableKinds) -> dict[str, str] | None:
     return {"path": str(environment_of_python.path), "namedBy": environment_of_python.origin}
 
 
-def _verdicts(folders: UserFolders, root: Path) -> Any:
+def _verdicts(folders: UserFolders, root: Path, *, inherits: bool) -> Any:
     store = TrustStore(folders.state_dir / FOLDER)
+    store.inherits = inherits
     return lambda digests: store.verdicts(root, digests)
 
 

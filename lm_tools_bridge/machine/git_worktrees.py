@@ -118,6 +118,56 @@ def are_siblings(folder: Path, other: Path) -> bool:
     return worktree is not None and worktree.root != _real(folder) and is_tree_of(worktree.repository, folder)
 
 
+_MAX_TREES: Final = 200
+"""Working trees of one repository that are looked at, at some 0.1 ms each; tools keep 15 to 20 of them."""
+
+
+def proven_repository(folder: Path) -> Path | None:
+    """The repository of which a folder certainly is a working tree, to base trust on; else None.
+
+    Either its `.git` is a folder of its own, or it is a worktree that the repository names, too. All of it
+    must belong to this user, and nobody else may register worktrees. A file `.git` that leads to a repository
+    itself, as those of submodules do, proves nothing.
+    """
+    try:
+        git = folder / ".git"
+        if stat.S_ISDIR(git.lstat().st_mode):
+            repository = _real(git)
+            return repository if _are_private(folder, git, repository / "worktrees") else None
+        worktree, entry = worktree_at(folder), _entry_of(folder)
+        if worktree is None or entry is None:
+            return None
+        repository = worktree.repository
+        files = (folder, git, repository, entry.parent, entry, entry / "gitdir", entry / "commondir")
+        return repository if _are_private(*files) else None
+    except (OSError, ValueError):
+        return None
+
+
+def proven_trees(repository: Path) -> Iterator[Path]:
+    """The real paths of the working trees that certainly belong to a repository, the main one first."""
+    places = [repository.parent] if repository.name == ".git" else []
+    with suppress(OSError, ValueError):
+        for entry in sorted((repository / "worktrees").iterdir())[:_MAX_TREES]:
+            pointer = _target(entry, _text(entry / "gitdir"))
+            places += [] if pointer is None else [pointer.parent]
+    for place in places:
+        if proven_repository(place) == repository:
+            yield _real(place)
+
+
+def _are_private(*paths: Path) -> bool:
+    """Whether all of these that exist belong to this user, and not everybody may write to them."""
+    if sys.platform == "win32":  # protected by the access control list of the profile
+        return True
+    for path in paths:
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:
+                return False
+    return True
+
+
 def worktrees_of_agents(folder: Path) -> tuple[Path, ...]:
     """The other worktrees of the repository around a folder in which a sub-agent works now, by name.
 

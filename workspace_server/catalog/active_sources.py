@@ -173,6 +173,7 @@ class ActiveSources:
 
     def _read_files(self, change_detector: ChangeDetector) -> FileState:
         configuration = self._configurations.current(change_detector)
+        self._store.inherits = configuration.inherits_trust
         for check in self._file_checks:
             check(change_detector)
         marks = self._store.data_marks(self._root)
@@ -180,7 +181,8 @@ class ActiveSources:
         verdicts = self._store.item_verdicts(self._root, items) if items else {}
         has_trust_items = bool(items) or os.path.lexists(self._own_folder)
         issue = self._store.issue(self._root) if has_trust_items else None
-        for path in (self._own_folder, *self._store.paths(self._root)):
+        proof = self._store.paths_of_proof(self._root) if has_trust_items else ()
+        for path in (self._own_folder, *self._store.paths(self._root), *proof):
             change_detector.add_path(path)
         if issue is not None:
             change_detector.mark_incomplete()
@@ -194,8 +196,7 @@ class ActiveSources:
 
     def _trusted_by_prefix(self) -> frozenset[tuple[str, str]]:
         prefixes = tuple(part.trust_prefix for part in parts().values() if part.trust_prefix)
-        recorded = self._store.recorded(self._root)
-        return frozenset((key, item.digest) for key, item in recorded.items() if key.startswith(prefixes))
+        return frozenset(entry for entry in self._store.decided(self._root) if entry[0].startswith(prefixes))
 
     def _changed_data(
         self, items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]

@@ -34,14 +34,15 @@ from workspace_server.trust.store import TrustStore
 def login(folders: UserFolders, *, root: Path, namespace: str, no_browser: bool, as_json: bool) -> None:
     """Sign in to the remote server NAMESPACE of the workspace ROOT in your browser."""
     folder = real_folder(root)
-    server = _server(ConfigurationLoader(folder, folders.config_dir, os.environ).current().remote, namespace)
+    configuration = ConfigurationLoader(folder, folders.config_dir, os.environ).current()
+    server = _server(configuration.remote, namespace)
     if server.auth != "oauth":
         is_toml = server.origin.file.suffix == ".toml"
         member = 'auth = "oauth"' if is_toml else '"oauth": {}'
         text = f'"{namespace}" does not sign in with OAuth'
         step = f"write {member} into its entry in {server.origin.file} if it should, else a token"
         raise Failure(text, step, reason="no_oauth")
-    _refuse_untrusted(server, folder, folders)
+    _refuse_untrusted(server, folder, folders, inherits=configuration.inherits_trust)
     _sign_in(server, folders, _tell if no_browser else _show)
     if as_json:
         print_line({"ok": True, "server": namespace})
@@ -61,12 +62,14 @@ def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
     raise Failure(text, step, reason="unknown_server")
 
 
-def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders) -> None:
+def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders, *, inherits: bool) -> None:
     """Refuse to sign in to a server of an untrusted workspace: it may imitate the real one."""
     if server.origin.scope != "workspace":
         return
     item = TrustItemFactory(root).remote(server)
-    if TrustStore(folders.state_dir / FOLDER).verdict(root, item) != "trusted":
+    store = TrustStore(folders.state_dir / FOLDER)
+    store.inherits = inherits
+    if store.verdict(root, item) != "trusted":
         text = f"{server.namespace} comes with the workspace, and waits for your trust"
         raise Failure(text, f"look at it first: {trust_command(root)}", reason="not_trusted")
 

@@ -92,19 +92,21 @@ def trust(
 @json_option
 @click.pass_obj
 def untrust(folders: UserFolders, *, root: Path, as_json: bool) -> None:
-    """Revoke the trust of the workspace ROOT. The folder may be gone."""
+    """Revoke the trust of the workspace ROOT, and of its repository's worktrees. The folder may be gone."""
     try:
-        was = TrustStore(folders.state_dir / FOLDER).untrust(root)
+        revoked = TrustStore(folders.state_dir / FOLDER).untrust(root)
     except TrustStoreError as unusable:
         raise _store_failure(unusable) from unusable
-    if not was:
+    if not revoked:
         raise Failure(
             f"nothing was trusted at {root}", "lmtb trust --list shows what is", reason="not_trusted"
         )
     if as_json:
-        print_json({"root": str(root)})
-    else:
-        say(f"From the next request on, nothing that comes with {printable(root)} runs.")
+        print_json({"root": str(root), "revoked": list(revoked)})
+        return
+    say(f"From the next request on, nothing that comes with {printable(root)} runs.")
+    if others := [path for path in revoked if path != os.path.realpath(root)]:
+        say(f"The same holds in its repository: {printable(', '.join(others), width=MAX_TITLE)}")
 
 
 def _accept(
@@ -159,7 +161,7 @@ def _ask(store: TrustStore, view: TrustView, *, yes: bool, data: bool) -> None:
 
 def _lines(view: TrustView) -> Iterator[str]:
     yield f"{printable(view.root)} brings along:\n"
-    yield from item_lines(view.items, view.verdicts)
+    yield from item_lines(view.items, view.verdicts, view.origins)
     for key in view.removed:
         yield f"  removed  {printable(view.recorded[key].title, width=MAX_TITLE)}"
     yield from _issue_lines(view)
@@ -310,7 +312,8 @@ def pending(folders: UserFolders, /, root: Path, **_: bool) -> None:
     folder = real_folder(root)
     store = TrustStore(folders.state_dir / FOLDER)
     marks = store.data_marks(folder)
-    items = gather(folder, folders.config_dir, os.environ, folders.path, marks, use_shell=False).items
+    gathered = gather(folder, folders.config_dir, os.environ, folders.path, marks, use_shell=False)
+    store.inherits, items = gathered.inherits, gathered.items
     verdicts = store.item_verdicts(folder, items)
     recorded = {} if store.issue(folder) else store.recorded(folder)
     names = [

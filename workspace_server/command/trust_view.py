@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,10 +36,14 @@ from workspace_server.trust.store import RecordedItem, TrustStore, recorded_file
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The items of a workspace that need trust, and the issues of its other files."""
+    """The items of a workspace that need trust, and the issues of its other files.
+
+    `inherits`: whether the user lets them inherit the trust of another worktree.
+    """
 
     items: tuple[TrustItem, ...]
     issues: tuple[Issue, ...]
+    inherits: bool
     _servers: Callable[[DataMarks], Sequence[TrustItem]]
 
     def with_data(self, marks: DataMarks) -> tuple[TrustItem, ...] | None:
@@ -101,6 +105,7 @@ def gather(
     return Gathered(
         (*scripts.items, *files, *servers(marks), *programs, *providers),
         tuple(issue for issue in issues if issue.category != "trust"),
+        configuration.inherits_trust,
         servers,
     )
 
@@ -146,13 +151,17 @@ _WORDS: Final[Mapping[Verdict, str]] = {"never": "new", "changed": "changed", "t
 _COLOURS: Final[Mapping[Verdict, str]] = {"never": "yellow", "changed": "yellow", "trusted": "green"}
 
 
-def item_lines(items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]) -> Iterator[str]:
-    """All items, with details of those that wait for trust; printable lines."""
+def item_lines(
+    items: Sequence[TrustItem], verdicts: Mapping[str, Verdict], origins: Mapping[str, str]
+) -> Iterator[str]:
+    """All items with details of those that wait for trust, and where others were trusted; printable lines."""
     for item in items:
         verdict = verdicts[item.key]
         word = click.style(f"{_WORDS[verdict]:8}", fg=_COLOURS[verdict])
         yield f"  {word} {printable(item.title, width=MAX_TITLE)}"
         if verdict == "trusted":
+            if item.key in origins:
+                yield f"             trusted in {printable(origins[item.key], width=MAX_TITLE)}"
             continue
         details = list(_details(item))
         for line in details[:_MAX_DETAILS]:
@@ -169,8 +178,8 @@ def change_lines(changes: Sequence[ItemChange]) -> Iterator[str]:
             yield f"    {click.style(line, fg=_line_colour(line))}"
 
 
-def item_as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
-    """An item as a JSON object."""
+def item_as_json(item: TrustItem, verdict: Verdict, origin: str | None = None) -> dict[str, Any]:
+    """An item as a JSON object; `origin` is the worktree from which it inherits its trust."""
     content = item.facts.get("content")
     return {
         "key": item.key,
@@ -181,6 +190,7 @@ def item_as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
         "data": item.facts.get(DATA, []),
         "mayBeData": list(item.may_be_data),
         **({} if content is None else {"content": content}),
+        **({} if origin is None else {"inheritedFrom": origin}),
     }
 
 
@@ -228,7 +238,8 @@ def _line_colour(line: str) -> str | None:
 class TrustView:
     """The items of a workspace, or the chosen ones, and their trust at one moment.
 
-    `others` are the keys of the items that were not chosen.
+    `others` are the keys of the items that were not chosen; `origins` the worktrees in which items were
+    trusted that this one inherits, by key.
     """
 
     root: Path
@@ -239,6 +250,7 @@ class TrustView:
     problem: str | None
     gathered: Gathered
     others: tuple[str, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def waiting(self) -> int:
@@ -297,7 +309,9 @@ class TrustView:
 
     def as_json(self) -> dict[str, Any]:
         """The view as a JSON object."""
-        items = [item_as_json(item, self.verdicts[item.key]) for item in self.items]
+        items = [
+            item_as_json(item, self.verdicts[item.key], self.origins.get(item.key)) for item in self.items
+        ]
         return {
             "root": str(self.root),
             "trusted": not self.waiting and self.problem is None,
@@ -324,10 +338,14 @@ def read_view(store: TrustStore, root: Path, folders: UserFolders) -> TrustView:
     """Read the items of a workspace and their trust. Runs nothing of it."""
     marks = store.data_marks(root)
     items = gather(root, folders.config_dir, os.environ, folders.path, marks)
+    store.inherits = items.inherits
     verdicts = store.item_verdicts(root, items.items)
     issue = store.issue(root)
     problem = None if issue is None else issue.message
-    return TrustView(root, items.items, items.issues, verdicts, store.recorded(root), problem, items)
+    recorded = store.recorded(root)
+    own = [item for item in items.items if item.key not in recorded]
+    origins = store.origins(root, own)
+    return TrustView(root, items.items, items.issues, verdicts, recorded, problem, items, origins=origins)
 
 
 def _names_of(item: TrustItem) -> Iterable[str]:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.git_worktrees import proven_repository, proven_trees
 from lm_tools_bridge.protocol.internal.client_files import PROJECT_FILES
 from lm_tools_bridge.protocol.names import USUAL_PORT
 from lm_tools_bridge.text import placeholders
@@ -222,6 +223,7 @@ class ConfigurationLoader:
             ),
             approvals=combine.approvals(user.approvals, ours.approvals),
             visibility=user.visibility,
+            inherits_trust=user.inherits_trust,
             internal_prefix=user.internal_prefix or _DEFAULTS.internal_prefix,
             call_timeout_s=ours.call_timeout_s or user.call_timeout_s or _DEFAULTS.call_timeout_s,
             call_timeout_file=(self._ours if ours.call_timeout_s else self._user).path,
@@ -255,8 +257,19 @@ class ConfigurationLoader:
             return self._content(path)
 
         return EntryContext(
-            EntryOrigin(file.path, scope), rules, self._variables, self._notes(file, scope), read
+            EntryOrigin(file.path, scope),
+            rules,
+            self._variables,
+            self._notes(file, scope),
+            read,
+            trees=self._trees,
         )
+
+    def _trees(self) -> Sequence[str]:
+        """The other working trees of this repository, the main one first."""
+        repository = proven_repository(self._root)
+        trees = () if repository is None else proven_trees(repository)
+        return [str(tree) for tree in trees if str(tree) != os.path.realpath(self._root)]
 
     def _notes(self, file: WatchedFile[Document], scope: Scope) -> FileIssues:
         notes = FileIssues(self._shown(file.path, scope), file.good or b"")

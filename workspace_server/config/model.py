@@ -208,6 +208,7 @@ class Configuration:
         schema_defaults: the `tool.param=value` entries in force, as (tool, param, value).
         approvals: the decision per tool.
         visibility: the user's choices, in place of what the sources of tools say.
+        inherits_trust: whether what was trusted in another worktree of the repository is trusted here.
         internal_prefix: prefix of the internal tools' names.
         call_timeout_s: default for the longest duration of a call.
         call_timeout_file: the file in which that is set, or would be.
@@ -227,6 +228,7 @@ class Configuration:
     scripts: ScriptSettings = ScriptSettings()
     approvals: Mapping[str, Approval] = field(default_factory=dict)
     visibility: VisibilityChoices = VisibilityChoices()
+    inherits_trust: bool = True
     internal_prefix: str = "openllm_"
     call_timeout_s: float = 120.0
     call_timeout_file: Path = Path()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -41,6 +41,7 @@ class TrustItem:
         not_data: files that the entry or the user calls data and that cannot be, with the reason.
         is_optional: whether something else does the same without trust, so that nothing waits for it.
         same_in: the project's files in which the entry means the same: between these it may move.
+        leads_out: whether a path in it leads out of the project, so that it means something else elsewhere.
     """
 
     key: str
@@ -51,6 +52,7 @@ class TrustItem:
     not_data: Mapping[str, str] = field(default_factory=dict)
     is_optional: bool = False
     same_in: frozenset[str] = frozenset()
+    leads_out: bool = False
     _digests: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def digest(self) -> str:
@@ -58,6 +60,10 @@ class TrustItem:
         if not self._digests:  # needed by every request
             self._digests.append(_digest(self))
         return self._digests[0]
+
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 in hex of each file."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
 
 
 def trust_command(root: object) -> str:
@@ -97,6 +103,19 @@ def _digest(item: TrustItem) -> str:
         state.update(b"%d:%d:" % (len(name), len(content)) + name)
         state.update(content)
     return state.hexdigest()
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in a value, with the keys of its mappings."""
+    if isinstance(value, Mapping):
+        for key, member in value.items():
+            yield str(key)
+            yield from texts_in(member)
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from texts_in(member)
+    else:
+        yield value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def canonical(facts: Any) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from workspace_server.config.model import Configuration, EntryOrigin, RemoteServer, StdioServer
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.trust.command_files import NO_OPTION, CommandFileReader
+from workspace_server.trust.inheritance import leads_out
 from workspace_server.trust.item import DATA, TrustItem, hashed
 from workspace_server.trust.moved_entries import files_of_same_meaning
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
@@ -120,6 +121,7 @@ class TrustItemFactory:
                 tuple(command_files.may_be_data),
                 refused,
                 same_in=files_of_same_meaning(server.raw) if server.raw else frozenset(),
+                leads_out=leads_out((raw, server.command, server.env, server.files)),
             )
         )
 

@@ -8,14 +8,13 @@ differently could turn what was trusted into something else.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from lm_tools_bridge.protocol.internal import client_files
 from workspace_server.config.load import WORKSPACE_FILE
-from workspace_server.trust.item import TrustItem
+from workspace_server.trust.item import TrustItem, texts_in
 
 _KEYS: Final = frozenset({"namespace", "command", "args", "env", "type", "transport", "url", "headers"})
 """The keys that mean the same in all files."""
@@ -34,7 +33,7 @@ def files_of_same_meaning(entry: Mapping[str, Any]) -> frozenset[str]:
     """The files in which an entry, as it is written, means the same; none if that is not certain."""
     if not entry.keys() <= _KEYS or entry.get("namespace") == "" or not _kinds(entry) <= _KINDS:
         return frozenset()
-    texts = [*_texts(list(entry.values()))]
+    texts = [*texts_in(list(entry.values()))]
     rest = [_BARE.sub("", text) for text in texts]
     if any("$" in text or "{env:" in text or text.startswith("~") for text in rest):
         return frozenset()
@@ -51,7 +50,7 @@ def has_only_moved(facts: Mapping[str, Any], hashes: Mapping[str, str], item: Tr
     places = {facts.get("from"), item.facts.get("from")}
     if not places <= item.same_in:
         return False
-    if hashes != {name: _sha256(content) for name, content in item.files.items()}:
+    if hashes != item.hashes():
         return False
     return _without_place(facts) == _without_place(item.facts)
 
@@ -77,19 +76,3 @@ def _kinds(entry: Mapping[str, Any]) -> set[Any]:
     """What an entry says of its kind; several, or one that is no text, are not comparable."""
     kinds = [entry[key] for key in ("type", "transport") if key in entry]
     return {kind if isinstance(kind, str) else "" for kind in kinds} if len(kinds) < 2 else {""}
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, member in value.items():
-            yield str(key)
-            yield from _texts(member)
-    elif isinstance(value, list | tuple):
-        for member in value:
-            yield from _texts(member)
-    else:
-        yield str(value)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -14,12 +14,14 @@ import stat
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine import private_files
+from lm_tools_bridge.machine.git_worktrees import proven_repository, proven_trees, witnesses
 from lm_tools_bridge.protocol.issues import Issue
+from workspace_server.trust.inheritance import is_same_elsewhere, leads_out
 from workspace_server.trust.item import DATA, TrustItem, Verdict, trust_command
 from workspace_server.trust.moved_entries import has_only_moved
 
@@ -65,23 +67,38 @@ class RecordedItem:
 
     def has_only_moved_to(self, item: TrustItem) -> bool:
         """Whether the item differs only in the file of its entry."""
-        hashes = {name: file.sha256 for name, file in self.files.items()}
-        return has_only_moved(self.facts, hashes, item)
+        return has_only_moved(self.facts, self._hashes, item)
+
+    def holds_for(self, item: TrustItem, folder: str, root: str) -> bool:
+        """Whether this item of `folder` and an item of another working tree, `root`, are the same."""
+        if leads_out(self.facts):
+            return False
+        return self.digest == item.digest() or is_same_elsewhere(self.facts, self._hashes, folder, item, root)
+
+    @property
+    def _hashes(self) -> dict[str, str]:
+        return {name: file.sha256 for name, file in self.files.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class TrustRecord:
-    """Everything trusted of one workspace, by item key."""
+    """Everything trusted of one workspace, by item key.
+
+    `repository` is the git repository of which the folder was a working tree when it was trusted.
+    """
 
     folder: FolderIdentity
     items: Mapping[str, RecordedItem]
+    repository: FolderIdentity | None = None
 
 
 class InvalidRecordError(Exception):
     """The bytes are not a valid record."""
 
 
-def record_of(folder: FolderIdentity, items: Sequence[TrustItem]) -> TrustRecord:
+def record_of(
+    folder: FolderIdentity, items: Sequence[TrustItem], repository: FolderIdentity | None = None
+) -> TrustRecord:
     """The record of these items. Texts are kept up to `MAX_TEXTS` in all; of further files only hashes are.
 
     Raises:
@@ -97,7 +114,7 @@ def record_of(folder: FolderIdentity, items: Sequence[TrustItem]) -> TrustRecord
             files[name] = recorded_file(content, room)
             room -= len(content) if files[name].text is not None else 0
         recorded[item.key] = RecordedItem(item.digest(), item.title, item.facts, files)
-    return TrustRecord(folder, recorded)
+    return TrustRecord(folder, recorded, repository)
 
 
 def recorded_file(content: bytes, room: int = MAX_TEXT) -> RecordedFile:
@@ -118,7 +135,6 @@ def text_of(content: bytes) -> str | None:
 
 def encode(record: TrustRecord) -> bytes:
     """The record as JSON; paths that are not UTF-8 are kept as escaped surrogates."""
-    folder = {"path": record.folder.path, "device": record.folder.device, "inode": record.folder.inode}
     items = {
         key: {
             "digest": item.digest,
@@ -128,7 +144,9 @@ def encode(record: TrustRecord) -> bytes:
         }
         for key, item in record.items.items()
     }
-    whole = {"version": VERSION, "folder": folder, "items": items}
+    whole = {"version": VERSION, "folder": asdict(record.folder), "items": items}
+    if record.repository is not None:  # earlier versions pass over it
+        whole["repository"] = asdict(record.repository)
     return json.dumps(whole, ensure_ascii=True, indent=1, sort_keys=True, default=str).encode("ascii")
 
 
@@ -147,14 +165,15 @@ def decode(raw: bytes) -> TrustRecord:
         whole = json.loads(raw)
         if whole["version"] != VERSION:
             raise InvalidRecordError(f"its version is {whole['version']!r}, not {VERSION}")
-        folder = whole["folder"]
-        identity = FolderIdentity(
-            _is(str, folder["path"]), _is(int, folder["device"]), _is(int, folder["inode"])
-        )
-        items = _is(dict, whole["items"])
-        return TrustRecord(identity, {key: _item(member) for key, member in items.items()})
+        repository = None if "repository" not in whole else _folder(whole["repository"])
+        items = {key: _item(member) for key, member in _is(dict, whole["items"]).items()}
+        return TrustRecord(_folder(whole["folder"]), items, repository)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InvalidRecordError(f"the file is damaged ({type(error).__name__})") from None
+
+
+def _folder(value: Any) -> FolderIdentity:
+    return FolderIdentity(_is(str, value["path"]), _is(int, value["device"]), _is(int, value["inode"]))
 
 
 def _item(value: Any) -> RecordedItem:
@@ -201,10 +220,15 @@ class TrustedWorkspace:
 class TrustStore:
     """The records of all workspaces. All methods block on the disk, writing ones also on a lock.
 
-    Unchanged records are cached: a repeated query costs a few `stat` calls.
+    Unchanged records are cached: a repeated query costs a few `stat` calls. An item that is not trusted here
+    is inherited: it is trusted if the same one was in another working tree of the repository.
+
+    Attributes:
+        inherits: whether items are inherited; the user's setting.
     """
 
     def __init__(self, folder: Path, *, lock_wait_s: float = 5.0) -> None:
+        self.inherits = True
         self._folder = folder
         self._lock_wait_s = lock_wait_s
         self._identities: dict[str, FolderIdentity] = {}
@@ -216,17 +240,42 @@ class TrustStore:
 
     def item_verdicts(self, root: Path, items: Sequence[TrustItem]) -> dict[str, Verdict]:
         """The verdicts of these items by key. An entry that only moved to another file stays trusted."""
-        verdicts = self.verdicts(root, {item.key: item.digest() for item in items})
+        verdicts = self._own_verdicts(root, {item.key: item.digest() for item in items})
         movable = [item for item in items if item.same_in and verdicts[item.key] == "changed"]
         if movable:
             folder, record = self._read_record(root)
             if isinstance(record, TrustRecord) and folder == record.folder:
                 moved = [item.key for item in movable if record.items[item.key].has_only_moved_to(item)]
                 verdicts |= dict.fromkeys(moved, "trusted")
-        return verdicts
+        missing = [item for item in items if verdicts[item.key] != "trusted"]
+        return verdicts | dict.fromkeys(self.origins(root, missing), "trusted")
 
     def verdicts(self, root: Path, digests: Mapping[str, str]) -> dict[str, Verdict]:
         """The verdicts of several items by key, given their digests. Never raises."""
+        verdicts = self._own_verdicts(root, digests)
+        if all(verdict == "trusted" for verdict in verdicts.values()):
+            return verdicts
+        inherited = self._inherited_digests(root)
+        return verdicts | {key: "trusted" for key, digest in digests.items() if (key, digest) in inherited}
+
+    def origins(self, root: Path, items: Sequence[TrustItem]) -> dict[str, str]:
+        """From which other working trees these items can be inherited: their paths, by item key."""
+        origins: dict[str, str] = {}
+        here = os.path.realpath(root)
+        for record in self._records_of_siblings(root) if items else ():
+            place = record.folder.path
+            for item in items:
+                recorded = record.items.get(item.key)
+                if recorded is not None and recorded.holds_for(item, place, here):
+                    origins.setdefault(item.key, place)
+        return origins
+
+    def decided(self, root: Path) -> frozenset[tuple[str, str]]:
+        """Key and digest of each item that was trusted at this path, or in another working tree."""
+        own = {(key, item.digest) for key, item in self.recorded(root).items()}
+        return self._inherited_digests(root) | own
+
+    def _own_verdicts(self, root: Path, digests: Mapping[str, str]) -> dict[str, Verdict]:
         folder, record = self._read_record(root)
         if not isinstance(record, TrustRecord):
             return dict.fromkeys(digests, "never")
@@ -239,7 +288,7 @@ class TrustStore:
         if isinstance(record, TrustStoreError):
             message = f"Nothing of this workspace is trusted: {record.message}"
             return Issue("error", "trust", "TRUST_STORE_UNUSABLE", message, details=record.next_step)
-        if record is not None and folder != record.folder:
+        if record is not None and folder != record.folder and not self._records_of_siblings(root):
             message = (
                 "The folder at this path is not the one that was trusted: it was moved, copied or replaced"
             )
@@ -251,6 +300,18 @@ class TrustStore:
         identity = self._identities.get(str(root))
         record = () if identity is None else (str(self._folder / _name(identity.path)),)
         return (str(root), str(self._folder.parent), str(self._folder), *record)
+
+    def paths_of_proof(self, root: Path) -> Iterator[str]:
+        """The paths that decide which other working trees there are. Records of these lie in the store."""
+        if not self.inherits:
+            return
+        yield from map(str, witnesses(root))
+        repository = proven_repository(root)
+        if repository is not None:
+            yield str(repository / "worktrees")
+            for record in self._records_of_siblings(root):
+                yield record.folder.path
+                yield from map(str, witnesses(Path(record.folder.path)))
 
     def state(self, root: Path) -> tuple[int | None, ...]:
         """Changes with every decision of the user about this workspace. Blocks."""
@@ -267,9 +328,36 @@ class TrustStore:
     def data_marks(self, root: Path) -> dict[str, tuple[str, ...]]:
         """The files that trusted commands of this folder may change, as they write them, by item key."""
         folder, record = self._read_record(root)
-        if not isinstance(record, TrustRecord) or folder != record.folder:
-            return {}
-        return {key: marked for key, item in record.items.items() if (marked := item.data)}
+        is_here = isinstance(record, TrustRecord) and folder == record.folder
+        own = record.items if isinstance(record, TrustRecord) and is_here else {}
+        records = [each.items for each in reversed(self._records_of_siblings(root))]
+        return {
+            key: marks for items in (*records, own) for key, item in items.items() if (marks := item.data)
+        }
+
+    def _inherited_digests(self, root: Path) -> frozenset[tuple[str, str]]:
+        return frozenset(
+            (key, item.digest)
+            for record in self._records_of_siblings(root)
+            for key, item in record.items.items()
+            if not leads_out(item.facts)
+        )
+
+    def _records_of_siblings(self, root: Path) -> list[TrustRecord]:
+        """The records of the other working trees of this folder's repository, which both sides prove.
+
+        A record counts only for the folder and the repository with which it was made. There are none if what
+        was trusted in this folder itself cannot be read.
+        """
+        repository = proven_repository(root) if self.inherits else None
+        if repository is None or isinstance(self._read_record(root)[1], TrustStoreError):
+            return []
+        identity, here, records = _identify(repository), os.path.realpath(root), []
+        for tree in proven_trees(repository):
+            folder, record = (None, None) if str(tree) == here else self._read_record(tree)
+            if isinstance(record, TrustRecord) and folder == record.folder:
+                records += [record] if record.repository in {None, identity} else []
+        return records
 
     def workspaces(self) -> list[TrustedWorkspace]:
         """All workspaces with a record, sorted by path; unreadable records last."""
@@ -303,7 +391,8 @@ class TrustStore:
         """
         with self._explained():
             folder = _identify(root)
-            record = record_of(folder, items)
+            repository = proven_repository(root)
+            record = record_of(folder, items, None if repository is None else _identify(repository))
             self._refuse_inside(folder)
             private_files.make_private(self._folder)
             with private_files.locked(self._folder / _LOCK, self._lock_wait_s):
@@ -320,18 +409,40 @@ class TrustStore:
             return {}
         return {key: item for key, item in record.items.items() if key in keep}
 
-    def untrust(self, root: Path) -> bool:
-        """Remove the record of this path, which need not exist any more; returns whether there was one.
+    def untrust(self, root: Path) -> tuple[str, ...]:
+        """Remove the record of this path, which need not exist any more, and those of its repository.
+
+        What was revoked in one working tree must not come back from another. Returns the paths whose records
+        were removed, this one first.
 
         Raises:
-            TrustStoreError: the record could not be removed.
+            TrustStoreError: a record could not be removed.
         """
-        path = self._folder / _name(os.path.realpath(root))
-        if not os.path.lexists(path):
-            return False
-        with self._explained(), private_files.locked(self._folder / _LOCK, self._lock_wait_s):
-            path.unlink(missing_ok=True)
-        return True
+        path = os.path.realpath(root)
+        with self._explained():
+            paths = [path] if os.path.lexists(self._folder / _name(path)) else []
+            paths += [other for other in self._paths_of_repository(Path(path)) if other != path]
+            if not paths:
+                return ()
+            with private_files.locked(self._folder / _LOCK, self._lock_wait_s):
+                for each in paths:
+                    (self._folder / _name(each)).unlink(missing_ok=True)
+        return tuple(paths)
+
+    def _paths_of_repository(self, root: Path) -> Iterator[str]:
+        """The paths with a record of the repository of a folder, also of working trees that are gone."""
+        own, proven = self._load(self._folder / _name(str(root))), proven_repository(root)
+        repositories = {None if proven is None else str(proven)}
+        if isinstance(own, TrustRecord) and own.repository is not None:
+            repositories.add(own.repository.path)
+        trees = {str(tree) for path in repositories - {None} for tree in proven_trees(Path(str(path)))}
+        for workspace in self.workspaces() if repositories - {None} else ():
+            record = self._load(self._folder / _name(workspace.path or ""))
+            if not isinstance(record, TrustRecord):
+                continue
+            repository = None if record.repository is None else record.repository.path
+            if repository in repositories - {None} or record.folder.path in trees:
+                yield record.folder.path
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

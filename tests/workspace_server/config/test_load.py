@@ -196,6 +196,43 @@ def test_unknown_keys_are_reported_and_ignored(home: ConfigHome) -> None:
     assert all(key in text for key in ("colour", "tools.smell", "mcp.other", "taste"))
 
 
+def register_worktree(repository: Path, tree: Path) -> None:
+    """Write the files by which git registers a worktree."""
+    entry = repository / "worktrees" / tree.name
+    entry.mkdir(parents=True)
+    (tree / ".git").write_text(f"gitdir: {entry}\n")
+    (entry / "gitdir").write_text(f"{tree}/.git\n")
+    (entry / "commondir").write_text("../..\n")
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_what_the_user_chose_for_a_project_counts_in_its_worktrees(
+    home: ConfigHome, tmp_path: Path, is_proven: bool
+) -> None:
+    main, tree = tmp_path / "main", home.root
+    register_worktree(main / ".git", tree)
+    if not is_proven:
+        (main / ".git/worktrees" / tree.name / "gitdir").write_text(f"{tmp_path}/other/.git\n")
+    home.user(
+        f'[[mcp.stdio_servers]]\nnamespace = "a"\ncommand = ["a"]\nprojects = ["{main}"]\n'
+        f'[visibility."{main}".tools]\nx = "ondemand"\ny = "always"\n'
+        f'[visibility."{tree}".tools]\nx = "native"\n'
+    )
+    configuration = home.current()
+    assert [server.namespace for server in configuration.stdio] == (["a"] if is_proven else [])
+    assert configuration.visibility.tools == ({"x": "native", "y": "always"} if is_proven else {"x": "native"})
+
+
+def test_only_the_user_decides_whether_worktrees_inherit_trust(home: ConfigHome) -> None:
+    home.user("[trust]\ninherit = false\n")
+    home.workspace("[trust]\ninherit = true\n")
+    configuration = home.current()
+    assert not configuration.inherits_trust
+    assert [issue.code for issue in configuration.issues] == ["CONFIG_KEY_REFUSED"]
+    home.user('[trust]\ninherit = "yes"\n')
+    assert not home.current().inherits_trust, "what cannot be read allows nothing"
+
+
 def test_a_workspace_cannot_grant_itself_rights(home: ConfigHome) -> None:
     home.workspace(
         'trusted = true\ninternal_prefix = "x_"\nautoApprove = ["*"]\n'

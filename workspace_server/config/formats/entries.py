@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -106,7 +106,8 @@ class EntryContext:
     """The file of an entry, and how its placeholders are expanded.
 
     `read` returns the bytes of a file that an entry names, or raises `ConfigFileError`. `restrictions` are
-    keys of the file itself that limit all its servers and cannot be kept.
+    keys of the file itself that limit all its servers and cannot be kept. `trees` returns the other working
+    trees of the project's repository, for which the user's choices count here, too.
     """
 
     origin: EntryOrigin
@@ -115,6 +116,7 @@ class EntryContext:
     notes: FileIssues
     read: Callable[[Path], bytes]
     restrictions: tuple[str, ...] = ()
+    trees: Callable[[], Sequence[str]] = tuple
 
 
 def build_server(

@@ -9,6 +9,7 @@
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
 [visibility]             which tools of one project are listed (user only)
 [sandbox]                what servers of one project may do in their sandboxes (user only)
+[trust]                  inherit: whether worktrees inherit the trust of their repository (user only)
 and the tables of features, see `workspace_server/config/feature_settings.py`
 useWorkspaceSettings (workspace only), debug, call_timeout_s, start_timeout_s, internal_prefix (user only)
 """
@@ -45,31 +46,34 @@ def read_visibility_table(table: Mapping[str, Any], context: EntryContext) -> Vi
     """The choices for this workspace; what cannot be read is left out with a warning.
 
     The folder of a workspace is its absolute path without links, as commands write it. Placeholders are not
-    expanded, so that each choice has one place, from which a command can remove it.
+    expanded, so that each choice has one place, from which a command can remove it. Choices for other working
+    trees of the repository count here, unless there is one for this folder.
     """
     root = str(context.variables.root)
-    project = _table(table.get(root), root, context)
-    fields = Fields(project)
-    choices = VisibilityChoices(
-        tools=_choices(fields, "tools", context), sources=_choices(fields, "sources", context)
-    )
-    warn_unknown_keys(fields.left, context, known=fields.taken)
-    return choices
+    tools: dict[str, Visibility] = {}
+    sources: dict[str, Visibility] = {}
+    for folder in (*reversed(context.trees() if table else ()), root):
+        fields = Fields(_table(table.get(folder), folder, context))
+        tools |= _choices(fields, "tools", context)
+        sources |= _choices(fields, "sources", context)
+        warn_unknown_keys(fields.left, context, known=fields.taken)
+    return VisibilityChoices(tools, sources)
 
 
 def read_sandbox_table(table: Mapping[str, Any], context: EntryContext) -> Mapping[str, Sandbox]:
     """What the user chose for the sandboxes of this workspace's servers, by namespace.
 
-    The folder of a workspace is written as in `visibility`.
+    Folders are those of `read_visibility_table`.
     """
     root = str(context.variables.root)
     choices: dict[str, Sandbox] = {}
-    for namespace, written in _table(table.get(root), root, context).items():
-        try:
-            choices[namespace] = sandbox.read_choice(written, partial(_full_path, context))
-        except (ConfigValueError, UnresolvedPlaceholderError) as reason:
-            message = f"sandbox of {display_name(namespace)}: {reason}; it is ignored"
-            context.notes.warn("CONFIG_INVALID_VALUE", message, key=namespace)
+    for folder in (*reversed(context.trees() if table else ()), root):
+        for namespace, written in _table(table.get(folder), folder, context).items():
+            try:
+                choices[namespace] = sandbox.read_choice(written, partial(_full_path, context))
+            except (ConfigValueError, UnresolvedPlaceholderError) as reason:
+                message = f"sandbox of {display_name(namespace)}: {reason}; it is ignored"
+                context.notes.warn("CONFIG_INVALID_VALUE", message, key=namespace)
     return choices
 
 
@@ -119,6 +123,7 @@ class TomlContents:
     execute_code: bool = False
     approvals: Mapping[str, Approval] = field(default_factory=dict)
     visibility: VisibilityChoices = field(default_factory=VisibilityChoices)
+    inherits_trust: bool = True
     internal_prefix: str | None = None
     call_timeout_s: float | None = None
     start_timeout_s: float | None = None
@@ -160,6 +165,7 @@ class _Reader:
         scripts = Fields(self._table(top, "scripts"))
         builtin = Fields(self._table(top, "builtin"))
         apps = Fields(self._table(top, "apps"))
+        trust = Fields(self._table(top, "trust") if self._is_user else {})
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
         misspelt_scope = () if self._is_user else settings.misspelt_scope(self._document)
         shared |= {key: top.take(key) for key in misspelt_scope}
@@ -181,6 +187,7 @@ class _Reader:
             execute_code=self._execute_code(scripts),
             approvals=self._approvals(self._table(top, "approvals")),
             visibility=self._visibility(top),
+            inherits_trust=self._inherits_trust(trust),
             internal_prefix=self._internal_prefix(top),
             call_timeout_s=self._seconds(top, "call_timeout_s", entries.MAX_TIMEOUT_S),
             start_timeout_s=self._seconds(top, "start_timeout_s", entries.MAX_START_S),
@@ -191,9 +198,11 @@ class _Reader:
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
         unknown += [f"apps.{key}" for key in apps.left]
+        unknown += [f"trust.{key}" for key in trust.left]
         unknown += of_features.unknown_keys()
         known = {*top.taken, *settings.known_keys(), *(f"scripts.{key}" for key in scripts.taken)}
-        known |= {"builtin.enabled", "apps.enabled"}.union(*(part.keys for part in parts().values()))
+        known |= {"builtin.enabled", "apps.enabled", "trust.inherit"}
+        known = known.union(*(part.keys for part in parts().values()))
         entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
         return contents
 
@@ -260,13 +269,15 @@ class _Reader:
         return entries.build_server(kind, rest, entry, self._context, label) if is_here else None
 
     def _is_for_this_project(self, folders: Any, label: str) -> bool:
-        """Whether one of an entry's `projects` is this one. Without a list of folders, none is."""
-        variables_, root = self._context.variables, os.path.realpath(self._context.variables.root)
+        """Whether one of an entry's `projects` is this one, or another working tree of its repository.
+
+        Without a list of folders, none is.
+        """
+        variables = self._context.variables
         try:
             written = Fields({"projects": folders}).texts("projects")
-            return root in (
-                os.path.realpath(variables_.expand_path(one, placeholders.TOML)) for one in written
-            )
+            paths = {os.path.realpath(variables.expand_path(path, placeholders.TOML)) for path in written}
+            return os.path.realpath(variables.root) in paths or not paths.isdisjoint(self._context.trees())
         except (ConfigValueError, UnresolvedPlaceholderError) as reason:
             self._notes.warn("CONFIG_ENTRY_SKIPPED", f"projects: {reason}; the entry is skipped", label)
             return False
@@ -338,6 +349,15 @@ class _Reader:
         if not self._is_user:
             return {}  # stays unread, and is reported as a refused key
         return read_sandbox_table(self._table(top, sandbox.KEY), self._context)
+
+    def _inherits_trust(self, trust: Fields) -> bool:
+        """Whether the user leaves it on; an invalid value switches it off. A project's table stays unread."""
+        try:
+            return trust.flag("inherit", True)
+        except ConfigValueError as reason:
+            message = f"trust: {reason}; until it is corrected, worktrees inherit no trust"
+            self._notes.error("CONFIG_INVALID_VALUE", message, key="inherit")
+            return False
 
     def _internal_prefix(self, top: Fields) -> str | None:
         if not self._is_user:

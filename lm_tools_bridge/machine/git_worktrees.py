@@ -156,6 +156,13 @@ def proven_trees(repository: Path) -> Iterator[Path]:
             yield _real(place)
 
 
+def other_trees(folder: Path) -> list[str]:
+    """The real paths of the other proven working trees of a folder's repository, the main one first."""
+    repository = proven_repository(folder)
+    trees = () if repository is None else proven_trees(repository)
+    return [str(tree) for tree in trees if tree != _real(folder)]
+
+
 def _are_private(*paths: Path) -> bool:
     """Whether all of these that exist belong to this user, and not everybody may write to them."""
     if sys.platform == "win32":  # protected by the access control list of the profile

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from lm_tools_bridge.machine import private_files
-from lm_tools_bridge.machine.git_worktrees import proven_repository, proven_trees
+from lm_tools_bridge.machine.git_worktrees import other_trees
 from lm_tools_bridge.protocol.internal.client_files import PROJECT_FILES
 from lm_tools_bridge.protocol.names import USUAL_PORT
 from lm_tools_bridge.text import placeholders
@@ -262,14 +263,8 @@ class ConfigurationLoader:
             self._variables,
             self._notes(file, scope),
             read,
-            trees=self._trees,
+            trees=partial(other_trees, self._root),
         )
-
-    def _trees(self) -> Sequence[str]:
-        """The other working trees of this repository, the main one first."""
-        repository = proven_repository(self._root)
-        trees = () if repository is None else proven_trees(repository)
-        return [str(tree) for tree in trees if str(tree) != os.path.realpath(self._root)]
 
     def _notes(self, file: WatchedFile[Document], scope: Scope) -> FileIssues:
         notes = FileIssues(self._shown(file.path, scope), file.good or b"")

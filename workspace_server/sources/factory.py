@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from lm_tools_bridge.machine.git_worktrees import other_trees
 from lm_tools_bridge.text import redaction
 from workspace_server.config.model import (
     RemoteServer,
@@ -123,6 +124,7 @@ class SourceFactory:
                 sandbox=self._sandbox(entry),
                 variables=lambda: dependencies.variables,
                 secrets=self._secrets.get,
+                trees=lambda: other_trees(Path(dependencies.root)),
             )
         redaction.hide(entry.token, entry.client_secret)
         redaction.hide_members(entry.headers)

@@ -220,7 +220,9 @@ def test_what_the_user_chose_for_a_project_counts_in_its_worktrees(
     )
     configuration = home.current()
     assert [server.namespace for server in configuration.stdio] == (["a"] if is_proven else [])
-    assert configuration.visibility.tools == ({"x": "native", "y": "always"} if is_proven else {"x": "native"})
+    assert configuration.visibility.tools == (
+        {"x": "native", "y": "always"} if is_proven else {"x": "native"}
+    )
 
 
 def test_only_the_user_decides_whether_worktrees_inherit_trust(home: ConfigHome) -> None:

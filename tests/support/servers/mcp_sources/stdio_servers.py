@@ -11,7 +11,7 @@ import os
 import sys
 import textwrap
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,7 @@ async def stdio_source(
     variables: Callable[[], Mapping[str, str]] = dict,
     sandbox: ServerSandbox | None = None,
     secrets: ReadSecret | None = None,
+    trees: Callable[[], Sequence[str]] = tuple,
     **entry: Any,
 ) -> AsyncIterator[StdioSource]:
     """A source for the time of the block; afterwards nothing it started may be left."""
@@ -106,6 +107,7 @@ async def stdio_source(
         sandbox=sandbox,
         variables=variables,
         secrets=secrets,
+        trees=trees,
     )
     try:
         yield source

@@ -6,7 +6,7 @@ has to start the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -28,15 +28,19 @@ def key_of(configuration: Mapping[str, Any]) -> str:
 
 
 class ListCache:
-    """A private folder with one file per key. Blocking: call it in a thread. Never raises."""
+    """A private folder with one file per key. Blocking: call it in a thread. Never raises.
+
+    Attributes:
+        folder: that.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def load(self, key: str) -> bytes | None:
         """What was saved last under this key, None for nothing or nothing readable."""
         try:
-            with (self._folder / f"{key}.json").open("rb") as file:
+            with (self.folder / f"{key}.json").open("rb") as file:
                 content = file.read(MAX_BYTES + 1)
         except OSError:
             return None
@@ -45,12 +49,40 @@ class ListCache:
     def save(self, key: str, content: bytes) -> None:
         """Replace what was saved, wholly or not at all; a disk that refuses costs only the saving."""
         with suppress(OSError, private_files.UnsafePathError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            private_files.write(self._folder / f"{key}.json", content, durable=False)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_files.write(self.folder / f"{key}.json", content, durable=False)
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         with suppress(OSError):
-            files = [(file.stat().st_mtime, file) for file in self._folder.glob("*.json")]
+            files = [(file.stat().st_mtime, file) for file in self.folder.glob("*.json")]
             for _, file in sorted(files)[:-MAX_FILES]:
                 file.unlink()
+
+
+class ServerListCache(ListCache):
+    """The cache of one server: where nothing was saved, what the same server said elsewhere.
+
+    So the first list in a new worktree is complete, although its server never ran there.
+    """
+
+    def __init__(self, folder: Path, key: str, keys_elsewhere: Callable[[], Iterable[str]]) -> None:
+        """Nothing is read yet.
+
+        Args:
+            folder: the folder of the cache.
+            key: the beginning of the server's own keys.
+            keys_elsewhere: the beginnings that stand for it, the best first. Asked in the thread that loads.
+        """
+        super().__init__(folder)
+        self._key = key
+        self._keys_elsewhere = keys_elsewhere
+
+    def load(self, key: str) -> bytes | None:
+        """See `ListCache`."""
+        content = super().load(key)
+        if content is None and key.startswith(self._key):
+            rest = key[len(self._key) :]
+            contents = (ListCache.load(self, other + rest) for other in self._keys_elsewhere())
+            content = next((each for each in contents if each is not None), None)
+        return content

@@ -20,7 +20,7 @@ from workspace_server.results import clean_text
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
-from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
+from workspace_server.sources.mcp.lists.list_cache import ListCache, ServerListCache, key_of
 from workspace_server.sources.mcp.rpc.hang_check import PING_S, SILENT_S, HangCheck
 from workspace_server.sources.mcp.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
@@ -87,6 +87,7 @@ class StdioSource(McpSource):
         policy: Callable[[], RestartPolicy] = RestartPolicy,
         variables: Callable[[], Mapping[str, str]] = dict,
         secrets: ReadSecret | None = None,
+        trees: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """Nothing is started yet.
 
@@ -101,11 +102,15 @@ class StdioSource(McpSource):
             policy: makes the rules by which a server that ended is started again.
             variables: the variables that entries can name; the server gets only what its entry names.
             secrets: where the secrets of `env_secrets` are, asked before each start; None for nowhere.
+            trees: the other working trees of the repository, whose lists are offered until there is an own one.
         """
-        identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
-        super().__init__(
-            "stdio", SourceSettings.of(server), state="idle", cache=cache, cache_key=key_of(identity)
-        )
+        key = key_of(_identity(server, root, root))
+        if cache is not None:
+            cache = ServerListCache(
+                cache.folder, key, lambda: (key_of(_identity(server, root, tree)) for tree in trees())
+            )
+        settings = SourceSettings.of(server)
+        super().__init__("stdio", settings, state="idle", cache=cache, cache_key=key)
         self._server = server
         self._root = root
         self._environment = environment
@@ -350,3 +355,17 @@ class StdioSource(McpSource):
 
 def _are(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
+
+
+def _identity(server: StdioServer, root: str, tree: str) -> Mapping[str, Any]:
+    """What decides which server it is: of this entry, written for `root`, in another working tree."""
+
+    def there(text: str) -> str:
+        return text.replace(root, tree)
+
+    return {
+        "command": [there(word) for word in server.command],
+        "env": {name: there(value) for name, value in server.env.items()},
+        "cwd": there(server.cwd),
+        "root": tree,
+    }

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from workspace_server.sources.mcp.lists import list_cache
-from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
+from workspace_server.sources.mcp.lists.list_cache import ListCache, ServerListCache, key_of
 
 
 def test_a_list_is_loaded_by_its_own_key_only(tmp_path: Path) -> None:
@@ -15,6 +15,16 @@ def test_a_list_is_loaded_by_its_own_key_only(tmp_path: Path) -> None:
     cache.save("a", b"one")
     cache.save("a", b"two")
     assert (cache.load("a"), cache.load("b")) == (b"two", None)
+
+
+def test_a_list_from_elsewhere_is_loaded_until_there_is_an_own_one(tmp_path: Path) -> None:
+    cache = ServerListCache(tmp_path, "own", lambda: ["none", "main", "other"])
+    ListCache(tmp_path).save("main-prompts", b"p")
+    ListCache(tmp_path).save("main", b"main")
+    ListCache(tmp_path).save("other", b"other")
+    assert (cache.load("own"), cache.load("own-prompts"), cache.load("own-skills")) == (b"main", b"p", None)
+    cache.save("own", b"own")
+    assert (cache.load("own"), ListCache(tmp_path).load("main")) == (b"own", b"main")
 
 
 def test_another_configuration_has_another_key() -> None:

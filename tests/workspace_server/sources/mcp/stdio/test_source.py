@@ -121,6 +121,21 @@ async def test_a_cached_list_is_offered_without_starting_the_server(tmp_path: Pa
         assert stale_states[-1] is False
 
 
+async def test_the_first_list_in_another_worktree_is_the_one_of_the_repository(tmp_path: Path) -> None:
+    """Nothing is started for it. An entry that names its project's folder means the other one there."""
+    cache, main, tree = ListCache(tmp_path / "lists"), tmp_path / "main", tmp_path / "tree"
+    main.mkdir()
+    tree.mkdir()
+    environ = {"LMTB_TEST_MARK": "first", "HERE": f"{main}/x"}
+    async with stdio_source("serve(echo)", main, cache=cache, env=environ) as source:
+        names = [tool.name for tool in await source.list_tools()]
+    environ = {"LMTB_TEST_MARK": "first", "HERE": f"{tree}/x"}
+    trees = [str(main)]
+    async with stdio_source("serve(echo)", tree, cache=cache, env=environ, trees=lambda: trees) as source:
+        assert [tool.name for tool in await source.list_tools()] == names != []
+        assert (source.state, source.stale, source.status()["pid"]) == ("idle", True, None)
+
+
 async def test_the_list_of_another_configuration_is_not_used(tmp_path: Path) -> None:
     cache = ListCache(tmp_path / "lists")
     async with stdio_source("serve(echo)", tmp_path, cache=cache, env={"LMTB_TEST_MARK": "one"}) as source:

@@ -27,6 +27,7 @@ class Feature(NamedTuple):
 
 FEATURES: Final = (
     Feature("skills"),
+    Feature("pinned_definitions"),
     Feature("editors"),
     Feature("code_intelligence", commands={"languages": "languages_command"}),
 )

@@ -194,7 +194,13 @@ class CodeIntelligencePart(FeaturePart[LanguageServerTable, CodeSettings]):
         return bool(settings.entries) or bool(available_kinds(root, settings.entries, "").known_kinds())
 
     def needs_trust(
-        self, root: Path, settings: CodeSettings, search: str, *, starts_programs: bool
+        self,
+        root: Path,
+        settings: CodeSettings,
+        search: str,
+        *,
+        state_dir: Path | None,
+        starts_programs: bool,
     ) -> NeedsTrust:
         """The language servers that need trust."""
         from lm_tools_bridge.code_intelligence.kinds.available_kinds import available_kinds

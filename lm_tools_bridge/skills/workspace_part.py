@@ -33,7 +33,9 @@ class SkillsPart(FeaturePart[bool, bool]):
         if settings:
             yield SourceSpec("skills", None, partial(_make_source, world))
 
-    def needs_trust(self, root: Path, settings: bool, search: str, *, starts_programs: bool) -> NeedsTrust:
+    def needs_trust(
+        self, root: Path, settings: bool, search: str, *, state_dir: Path | None, starts_programs: bool
+    ) -> NeedsTrust:
         """The skills of the project."""
         from lm_tools_bridge.skills.catalog import SkillCatalog
 

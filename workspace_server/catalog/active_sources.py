@@ -28,7 +28,7 @@ from workspace_server.files.single_flight import SingleFlight
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
-from workspace_server.sources.feature_part import SourceSpec
+from workspace_server.sources.feature_part import DefinitionGuard, GuardedServer, SourceSpec
 from workspace_server.sources.inactive import pending_issue
 from workspace_server.trust.difference import changed_data
 from workspace_server.trust.item import TrustItem, Verdict
@@ -50,14 +50,15 @@ class FileState:
     """What the files contain: configuration, trust verdicts by item key, a problem of the trust store.
 
     `changed_data` are the files, by item key, that may be data and that changed since the item was trusted.
-    `trusted` are the items of features' programs that were trusted, with their digests; what they are now is
-    compared where they are started.
+    `digests` are those of the items, by key. `trusted` are the items of features that were trusted, with
+    their digests; what they are now is compared where they are used.
     """
 
     configuration: Configuration
     verdicts: Mapping[str, Verdict]
     issue: Issue | None = None
     changed_data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
     trusted: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -191,6 +192,7 @@ class ActiveSources:
             verdicts,
             issue,
             self._changed_data(items, verdicts),
+            {item.key: item.digest() for item in items},
             self._trusted_by_prefix(),
         )
 
@@ -251,16 +253,32 @@ class ActiveSources:
         if scripts.execute_code:
             yield SourceSpec("execute_code", None, self._factory.code)
         for name, part in parts().items():
-            yield from part.sources(configuration.features[name], self._world, state.trusted)
+            trusted = frozenset(each for each in state.trusted if each[0].startswith(part.trust_prefix))
+            yield from part.sources(configuration.features[name], self._world, trusted)
         servers: list[StdioServer | RemoteServer] = [*configuration.stdio, *configuration.remote]
         for entry in servers:
             key = server_key(entry)
             is_own = entry.origin.scope == "workspace"
             verdict = state.verdicts.get(key, "never") if is_own else "trusted"
             data = state.changed_data.get(key, ())
-            yield SourceSpec(key, (entry, verdict, data), partial(self._server, entry, verdict, data))
+            guards = tuple(part.guards(configuration.features[name], key) for name, part in parts().items())
+            guard = partial(self._guard, configuration, GuardedServer(key, state.digests.get(key, "")))
+            make = partial(self._server, entry, verdict, data, guard)
+            yield SourceSpec(key, (entry, verdict, data, guards), make)
 
-    def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict, data: Sequence[str]) -> Source:
+    def _guard(self, configuration: Configuration, server: GuardedServer) -> DefinitionGuard | None:
+        guards = (
+            part.guard(configuration.features[name], self._world, server) for name, part in parts().items()
+        )
+        return next((guard for guard in guards if guard is not None), None)
+
+    def _server(
+        self,
+        entry: StdioServer | RemoteServer,
+        verdict: Verdict,
+        data: Sequence[str],
+        guard: Callable[[], DefinitionGuard | None],
+    ) -> Source:
         if not entry.enabled:
             return self._factory.inactive(entry, "disabled")
         if entry.unkept:
@@ -268,7 +286,7 @@ class ActiveSources:
             return self._factory.inactive(entry, "failed", error=reason)
         if verdict != "trusted":
             return self._factory.inactive(entry, "pending_trust", verdict, data)
-        return self._factory.server(entry)
+        return self._factory.server(entry, guard())
 
 
 def server_key(entry: StdioServer | RemoteServer) -> str:

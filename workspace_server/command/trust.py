@@ -312,7 +312,15 @@ def pending(folders: UserFolders, /, root: Path, **_: bool) -> None:
     folder = real_folder(root)
     store = TrustStore(folders.state_dir / FOLDER)
     marks = store.data_marks(folder)
-    gathered = gather(folder, folders.config_dir, os.environ, folders.path, marks, use_shell=False)
+    gathered = gather(
+        folder,
+        folders.config_dir,
+        os.environ,
+        folders.path,
+        marks,
+        state_dir=folders.state_dir,
+        use_shell=False,
+    )
     store.inherits, items = gathered.inherits, gathered.items
     verdicts = store.item_verdicts(folder, items)
     recorded = {} if store.issue(folder) else store.recorded(folder)

@@ -60,6 +60,7 @@ def gather(
     path: str | None = None,
     marks: DataMarks = NO_MARKS,
     *,
+    state_dir: Path | None = None,
     use_shell: bool = True,
 ) -> Gathered:
     """Collect script tools, servers, settings, addresses of model providers, and items of features.
@@ -72,6 +73,7 @@ def gather(
         environ: the environment that the workspace server would have.
         path: the PATH of the process that starts servers; None for the one in `environ`.
         marks: the files that the user marked as data.
+        state_dir: the user's state folder, for what was held there of trusted servers.
         use_shell: whether the login shell may be started for its variables, as workspace servers do.
     """
     variables = dict(environ) if path is None else {**environ, "PATH": path}
@@ -86,7 +88,13 @@ def gather(
     scripts = _scripts(root, configuration)
     factory, search = TrustItemFactory(root), variables.get("PATH", "")
     needs = {
-        name: part.needs_trust(root, configuration.features[name], search, starts_programs=name in starting)
+        name: part.needs_trust(
+            root,
+            configuration.features[name],
+            search,
+            state_dir=state_dir,
+            starts_programs=name in starting,
+        )
         for name, part in parts().items()
     }
     issues = (
@@ -211,6 +219,7 @@ def _details(item: TrustItem) -> Iterator[str]:
     written = facts.get("written", {})
     if isinstance(written, dict) and written.get("sandbox") not in (None, False, "off"):
         yield f"in a sandbox: {written['sandbox']}"
+    yield from map(str, facts.get("changes", ()))
     if facts.get("auth", "none") != "none":
         yield f"signs in by: {facts['auth']}"
     if "from" in facts:
@@ -260,7 +269,9 @@ class TrustView:
     @property
     def removed(self) -> list[str]:
         """The keys of trusted items that the workspace has no more."""
-        return sorted(self.recorded.keys() - self.verdicts.keys() - set(self.others))
+        transient = tuple(part.transient_prefix for part in parts().values() if part.transient_prefix)
+        gone = self.recorded.keys() - self.verdicts.keys() - set(self.others)
+        return sorted(key for key in gone if not key.startswith(transient))
 
     @property
     def settled(self) -> bool:
@@ -337,7 +348,7 @@ class TrustView:
 def read_view(store: TrustStore, root: Path, folders: UserFolders) -> TrustView:
     """Read the items of a workspace and their trust. Runs nothing of it."""
     marks = store.data_marks(root)
-    items = gather(root, folders.config_dir, os.environ, folders.path, marks)
+    items = gather(root, folders.config_dir, os.environ, folders.path, marks, state_dir=folders.state_dir)
     store.inherits = items.inherits
     verdicts = store.item_verdicts(root, items.items)
     issue = store.issue(root)

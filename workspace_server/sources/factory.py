@@ -16,7 +16,7 @@ from workspace_server.config.model import (
 from workspace_server.source import Source
 from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.dependencies import Dependencies
-from workspace_server.sources.feature_part import SourceWorld, Trust
+from workspace_server.sources.feature_part import DefinitionGuard, SourceWorld, Trust
 from workspace_server.sources.inactive import InactiveSource
 from workspace_server.trust.item import Verdict
 
@@ -84,9 +84,9 @@ class SourceFactory:
         """What sources of features are made from."""
         return SourceWorld(self._dependencies, trusts, self._searches)
 
-    def server(self, entry: StdioServer | RemoteServer) -> Source:
-        """A configured server that may run."""
-        return self._with_file(self._server(entry), entry)
+    def server(self, entry: StdioServer | RemoteServer, guard: DefinitionGuard | None = None) -> Source:
+        """A configured server that may run; `guard` decides which definitions of its tools are offered."""
+        return self._with_file(self._server(entry, guard), entry)
 
     def inactive(
         self,
@@ -109,7 +109,7 @@ class SourceFactory:
             source.project_file = file.relative_to(root).as_posix()
         return source
 
-    def _server(self, entry: StdioServer | RemoteServer) -> Source:
+    def _server(self, entry: StdioServer | RemoteServer, guard: DefinitionGuard | None) -> Source:
         dependencies = self._dependencies
         if isinstance(entry, StdioServer):
             redaction.hide_members(entry.env)
@@ -125,6 +125,7 @@ class SourceFactory:
                 variables=lambda: dependencies.variables,
                 secrets=self._secrets.get,
                 trees=lambda: other_trees(Path(dependencies.root)),
+                guard=guard,
             )
         redaction.hide(entry.token, entry.client_secret)
         redaction.hide_members(entry.headers)
@@ -139,7 +140,7 @@ class SourceFactory:
             authorize=self._authorize,
             own_manager=self._own_manager,
         )
-        return RemoteSource(entry, shared, self._list_cache())
+        return RemoteSource(entry, shared, self._list_cache(), guard)
 
     def _sandbox(self, entry: StdioServer) -> ServerSandbox | None:
         if entry.sandbox is None:

@@ -39,7 +39,7 @@ class FakeSourceFactory(SourceFactory):
         self.made.append("code")
         return ScriptedSource([tool("execute_code")], identity="execute_code")
 
-    def server(self, entry: StdioServer | RemoteServer) -> Source:
+    def server(self, entry: StdioServer | RemoteServer, guard: Any = None) -> Source:
         self.made.append(entry.namespace)
         return ScriptedSource([tool("x")], identity=entry.namespace, namespace=entry.namespace)
 

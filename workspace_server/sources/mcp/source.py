@@ -25,6 +25,7 @@ from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult, Source, SourceKind, SourceState
+from workspace_server.sources.feature_part import DefinitionGuard
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.invalid_output import FLOOD, InvalidOutput
 from workspace_server.sources.mcp.lists import definitions
@@ -60,6 +61,7 @@ class McpSource(Source):
         cache: ListCache | None = None,
         cache_key: str = "",
         max_age_s: float | None = None,
+        guard: DefinitionGuard | None = None,
     ) -> None:
         """Nothing is started or read yet.
 
@@ -71,6 +73,7 @@ class McpSource(Source):
             cache_key: `list_cache.key_of` everything that decides which server it is.
             max_age_s: an older list is refreshed when somebody asks for it, while they get the old one; None
                 for lists that are only refreshed when their server says so.
+            guard: decides which definitions of its tools are offered; None for those that it lists.
         """
         self.id = f"{kind}:{offer.namespace}"
         self.kind = kind
@@ -93,6 +96,7 @@ class McpSource(Source):
             cache=cache,
             # a server that is not told of apps may list other tools
             cache_key=cache_key if offer.apps else f"{cache_key}-no-apps",
+            guard=guard,
         )
         self._subscriptions = Subscriptions(self.id, self._with_session)
         self._max_age_s = max_age_s

@@ -20,6 +20,7 @@ import psutil
 
 from lm_tools_bridge.machine.process_ending import read_variables
 from workspace_server.config.model import EntryOrigin, StdioServer
+from workspace_server.sources.feature_part import DefinitionGuard
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.sandbox import ServerSandbox
 from workspace_server.sources.mcp.stdio.source import ReadSecret, StdioSource, Timeouts
@@ -85,6 +86,7 @@ async def stdio_source(
     sandbox: ServerSandbox | None = None,
     secrets: ReadSecret | None = None,
     trees: Callable[[], Sequence[str]] = tuple,
+    guard: DefinitionGuard | None = None,
     **entry: Any,
 ) -> AsyncIterator[StdioSource]:
     """A source for the time of the block; afterwards nothing it started may be left."""
@@ -108,6 +110,7 @@ async def stdio_source(
         variables=variables,
         secrets=secrets,
         trees=trees,
+        guard=guard,
     )
     try:
         yield source

@@ -6,6 +6,7 @@ has to start the server.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -53,6 +54,15 @@ class ListCache:
             private_files.write(self.folder / f"{key}.json", content, durable=False)
         self._forget_oldest()
 
+    def touch(self, key: str) -> None:
+        """Count what was saved under this key as saved now, so that it is not forgotten."""
+        with suppress(OSError):
+            os.utime(self.folder / f"{key}.json")
+
+    def beside(self, name: str) -> ListCache:
+        """A cache in the folder of this name beside this one, with the same ways to other keys."""
+        return ListCache(self.folder.parent / name)
+
     def _forget_oldest(self) -> None:
         with suppress(OSError):
             files = [(file.stat().st_mtime, file) for file in self.folder.glob("*.json")]
@@ -86,3 +96,7 @@ class ServerListCache(ListCache):
             contents = (ListCache.load(self, other + rest) for other in self._keys_elsewhere())
             content = next((each for each in contents if each is not None), None)
         return content
+
+    def beside(self, name: str) -> ListCache:
+        """See `ListCache`."""
+        return ServerListCache(self.folder.parent / name, self._key, self._keys_elsewhere)

@@ -13,6 +13,7 @@ import msgspec
 from lm_tools_bridge.protocol import jsonrpc
 from lm_tools_bridge.protocol.issues import Issue, Level
 from workspace_server.results import clean_text
+from workspace_server.sources.feature_part import DefinitionGuard
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import SKILLS, TOOLS, Definitions, Item, ListKind
 from workspace_server.sources.mcp.lists.list_cache import ListCache
@@ -42,6 +43,8 @@ class ServerList(Generic[Item]):
         read: Callable[[Sequence[msgspec.Raw]], Definitions[Item]],
         cache: ListCache | None,
         cache_key: str,
+        *,
+        guard: DefinitionGuard | None = None,
     ) -> None:
         """Nothing is known yet.
 
@@ -51,6 +54,7 @@ class ServerList(Generic[Item]):
             read: what entries mean.
             cache: where the list is kept; None for nowhere.
             cache_key: what it is kept under.
+            guard: decides which definitions are offered; None for those that are listed.
         """
         self.kind = kind
         self.items: Sequence[Item] | None = None
@@ -68,6 +72,8 @@ class ServerList(Generic[Item]):
         self._definitions: Definitions[Item] = Definitions()
         self._first_seen: dict[str, str] = {}
         self._problems: tuple[Issue, ...] = ()
+        self._guard = guard
+        self._listed: tuple[Pages, str] | None = None
 
     def original(self, name: str) -> str:
         """The server's own name of an entry."""
@@ -92,12 +98,12 @@ class ServerList(Generic[Item]):
             return
         if self.items is None:
             self._saved = saved
-            self._use(pages)
+            await self._use(pages, "")
 
-    async def take(self, pages: Pages) -> None:
-        """Replace the list by what the server says now, and keep it for a later life."""
+    async def take(self, pages: Pages, version: str = "") -> None:
+        """Replace the list by what the server of this version says now, and keep it for a later life."""
         self._taken_at = time.monotonic()
-        self._use(pages)
+        await self._use(pages, version)
         self.stale, self.error = False, None
         content = b'{"%s":[%s]}' % (
             self.kind.member.encode(),
@@ -106,6 +112,12 @@ class ServerList(Generic[Item]):
         if self._cache is not None and content != self._saved:
             self._saved = content
             await asyncio.to_thread(self._cache.save, self._cache_key, content)
+
+    async def settle_again(self) -> None:
+        """Ask the guard again which definitions of the last list are offered, as the user decided."""
+        if self._listed is not None:
+            self._first_seen.clear()  # what the user accepted is no news
+            await self._use(*self._listed)
 
     def failed(self, error: str) -> None:
         """The server did not say; the last list stays.
@@ -129,9 +141,16 @@ class ServerList(Generic[Item]):
             issues.append(Issue(level, "source", "SOURCE_UNAVAILABLE", text, details=details))
         return issues
 
-    def _use(self, pages: Pages) -> None:
-        entries = self._read(pages.entries)
-        issues = list(entries.issues)
+    async def _use(self, pages: Pages, version: str) -> None:
+        self._listed = listed = (pages, version)
+        offered: Sequence[msgspec.Raw] = pages.entries
+        of_guard: Sequence[Issue] = ()
+        if self._guard is not None:
+            offered, of_guard = await asyncio.to_thread(self._guard.settle, pages.entries, version)
+            if self._listed is not listed:
+                return  # there is a newer list
+        entries = self._read(offered)
+        issues = [*entries.issues, *of_guard]
         if self.kind is TOOLS:  # what a model is told to do; the other lists are expected to change
             for name, digest in entries.hashes.items():
                 if len(self._first_seen) < MAX_SEEN:

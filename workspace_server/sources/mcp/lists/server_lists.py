@@ -13,6 +13,7 @@ import msgspec
 
 from workspace_server import log
 from workspace_server.results import well_formed
+from workspace_server.sources.feature_part import DefinitionGuard
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import (
@@ -60,6 +61,7 @@ class ServerLists:
         on_refresh: Callable[[], None],
         cache: ListCache | None,
         cache_key: str,
+        guard: DefinitionGuard | None = None,
     ) -> None:
         """Nothing is asked for yet.
 
@@ -70,6 +72,7 @@ class ServerLists:
             on_refresh: called after each list that came or failed.
             cache: where the last good lists are kept; None for nowhere.
             cache_key: what the keys they are kept under begin with.
+            guard: decides which definitions of tools are offered; it needs a `cache`.
         """
 
         def read_tools(entries: Sequence[msgspec.Raw]) -> Definitions[Tool]:
@@ -87,7 +90,9 @@ class ServerLists:
             read = partial(definitions.read_others, source=source, kind=kind)
             return ServerList(kind, source, read, cache, f"{cache_key}-{kind.word}s")
 
-        self.tools = ServerList(TOOLS, source, read_tools, cache, cache_key)
+        if guard is not None and cache is not None:
+            guard.bind(cache, cache_key, self._settle_again)
+        self.tools = ServerList(TOOLS, source, read_tools, cache, cache_key, guard=guard)
         self.others = {kind: other(kind) for kind in OTHER_KINDS}
         self.instructions = ServerInstructions(cache, f"{cache_key}-instructions")
         self._source = source
@@ -96,6 +101,7 @@ class ServerLists:
         self._wanted: set[ListKind] = set()
         self._under_way: set[ListKind] = set()
         self._task: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
@@ -139,9 +145,20 @@ class ServerLists:
     async def stop(self) -> None:
         """Cancel what is in flight and request nothing more. Idempotent."""
         self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._settling) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _settle_again(self) -> None:
+        """Settle the last list of tools again, because the user decided something."""
+        if self._closed or (self._settling is not None and not self._settling.done()):
+            return
+        self._settling = asyncio.create_task(self._settle_tools(), name=f"settle-{self._source}")
+
+    async def _settle_tools(self) -> None:
+        await self.tools.settle_again()
+        self._on_news()
 
     async def _refresh_all(self) -> None:
         try:
@@ -191,7 +208,7 @@ class ServerLists:
         except Unavailable as failure:
             missing[server_list] = failure.text
             raise
-        await server_list.take(pages)
+        await server_list.take(pages, str(session.handshake_result.server_info.get("version", "")))
         missing.pop(server_list, None)
         self._settled(server_list)
 

@@ -19,6 +19,7 @@ from lm_tools_bridge.protocol.inbound import HEADER_MISMATCH
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import RemoteServer
+from workspace_server.sources.feature_part import DefinitionGuard
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists.definitions import TOOLS
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
@@ -45,7 +46,11 @@ class RemoteSource(McpSource):
     """One entry of `[[mcp.remote_servers]]`. Connects when it is listed or called for the first time."""
 
     def __init__(
-        self, server: RemoteServer, dependencies: RemoteDependencies, cache: ListCache | None = None
+        self,
+        server: RemoteServer,
+        dependencies: RemoteDependencies,
+        cache: ListCache | None = None,
+        guard: DefinitionGuard | None = None,
     ) -> None:
         """Nothing is connected or read yet.
 
@@ -53,12 +58,19 @@ class RemoteSource(McpSource):
             server: the entry.
             dependencies: what it works with.
             cache: where the last good list is kept.
+            guard: decides which definitions of its tools are offered.
         """
         words = (server.namespace, "remote", *server.keywords)
         settings = SourceSettings.of(server, tuple(dict.fromkeys(words)))
         key = key_of(_identity(server, dependencies.environ))
         super().__init__(
-            "remote", settings, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S
+            "remote",
+            settings,
+            state="connecting",
+            cache=cache,
+            cache_key=key,
+            max_age_s=MAX_AGE_S,
+            guard=guard,
         )
         self._server = server
         self._dependencies = dependencies

@@ -19,6 +19,7 @@ from workspace_server.processes.child_process import ChildProcess, ChildStartErr
 from workspace_server.results import clean_text
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.source import SourceState
+from workspace_server.sources.feature_part import DefinitionGuard
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.lists.list_cache import ListCache, ServerListCache, key_of
 from workspace_server.sources.mcp.rpc.hang_check import PING_S, SILENT_S, HangCheck
@@ -88,6 +89,7 @@ class StdioSource(McpSource):
         variables: Callable[[], Mapping[str, str]] = dict,
         secrets: ReadSecret | None = None,
         trees: Callable[[], Sequence[str]] = tuple,
+        guard: DefinitionGuard | None = None,
     ) -> None:
         """Nothing is started yet.
 
@@ -102,7 +104,8 @@ class StdioSource(McpSource):
             policy: makes the rules by which a server that ended is started again.
             variables: the variables that entries can name; the server gets only what its entry names.
             secrets: where the secrets of `env_secrets` are, asked before each start; None for nowhere.
-            trees: the other working trees of the repository, whose lists are offered until there is an own one.
+            trees: the other working trees of the repository, whose lists are offered until it said its own.
+            guard: decides which definitions of its tools are offered.
         """
         key = key_of(_identity(server, root, root))
         if cache is not None:
@@ -110,7 +113,7 @@ class StdioSource(McpSource):
                 cache.folder, key, lambda: (key_of(_identity(server, root, tree)) for tree in trees())
             )
         settings = SourceSettings.of(server)
-        super().__init__("stdio", settings, state="idle", cache=cache, cache_key=key)
+        super().__init__("stdio", settings, state="idle", cache=cache, cache_key=key, guard=guard)
         self._server = server
         self._root = root
         self._environment = environment

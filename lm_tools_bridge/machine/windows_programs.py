@@ -1,8 +1,9 @@
 """Finds programs on Windows as its users mean them, and refuses arguments that cmd.exe would execute. Pure.
 
-CreateProcess looks into the current folder, which is a project's, before the PATH, and finds no `.cmd` files such
-as npx. It starts those by cmd.exe, which reads the arguments once more in its own way: `"&calc` ends the quotes
-and starts a program ("BatBadBut"). No quoting is right for every batch file, so such arguments are refused.
+CreateProcess looks into the current folder, which is a project's, before the PATH, and finds no `.cmd` files
+such as npx. It starts those by cmd.exe, which reads the arguments once more in its own way: `"&calc` ends the
+quotes and starts a program ("BatBadBut"). No quoting is right for every batch file, so such arguments are
+refused.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ def groups(paths: Paths, home: Path, *, keeps_undo: bool = False) -> list[Group]
             (*(path for folder in running for path in _existing(folder, _RUNTIME)), *dict.fromkeys(outside)),
             (*running, state),
         ),
-        Group("caches", "downloads of script tools, and of servers in a sandbox", _caches(home), is_whole=True),
+        Group(
+            "caches", "downloads of script tools, and of servers in a sandbox", _caches(home), is_whole=True
+        ),
         Group("servers", "language servers that it installed", _language_servers(home), is_whole=True),
         Group("completion", "completion scripts of shells", tuple(_completion(home))),
         Group("secrets", "stored tokens and logins", _existing(state, ["secrets"]), (state,), is_secret=True),

@@ -115,7 +115,7 @@ def set_sandbox(file: Path, root: Path, namespace: str, choice: Literal["project
     elif choice == "off":
         put(file, keys, choice)
     else:
-        _edit(file, lambda document: put_value(document, keys, _paths(document, keys)))
+        edit_file(file, lambda document: put_value(document, keys, _paths(document, keys)))
 
 
 def allow_write(file: Path, root: Path, namespace: str, path: str) -> None:
@@ -126,7 +126,7 @@ def allow_write(file: Path, root: Path, namespace: str, path: str) -> None:
         paths = _paths(document, keys)
         put_value(document, keys, paths if path in paths else [*paths, path])
 
-    _edit(file, change)
+    edit_file(file, change)
 
 
 def _paths(document: Mapping[str, Any], keys: Sequence[str]) -> list[str]:

@@ -65,7 +65,9 @@ def test_the_service_is_part_of_the_question(
 def test_it_is_offered_once_for_several_clients(systemd: Systemd) -> None:
     code, said = at_a_terminal([(b"n = nothing", b"f\n")], "add", "cursor", "windsurf")
     assert code == exit_codes.OK, said
-    assert said.count("n = nothing") == 1 and "Change the files of 2 clients? Install the service, too?" in said
+    assert (
+        said.count("n = nothing") == 1 and "Change the files of 2 clients? Install the service, too?" in said
+    )
     assert (systemd.home / ".codeium/windsurf/mcp_config.json").exists()
     assert systemd.calls() == []
 

@@ -177,10 +177,15 @@ class AdoptionFiles(ABC):
 
     def has_undo(self) -> bool:
         """Whether a change is remembered."""
+        return bool(self.changed_paths())
+
+    def changed_paths(self) -> set[Path]:
+        """The files with a change that can be taken back."""
         try:
-            return bool(undo_records.load_stack(self.state_dir, self._name))
+            changes = undo_records.load_stack(self.state_dir, self._name)
         except (OSError, UnsafePathError):
-            return False
+            return set()
+        return {record.path for change in changes for record in change}
 
     def _form(self, path: Path) -> FileFormat:
         forms = {self.root / file.path: file.form for file in self.files}

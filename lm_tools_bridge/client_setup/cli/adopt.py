@@ -22,7 +22,7 @@ from lm_tools_bridge.client_setup.adoption.sharing import (
     plan_for_project,
     plan_for_user,
 )
-from lm_tools_bridge.client_setup.cli.context import managers_projects, user_machine
+from lm_tools_bridge.client_setup.cli.context import known_projects, user_machine
 from lm_tools_bridge.client_setup.cli.share_texts import (
     changes_json,
     list_left,
@@ -118,7 +118,7 @@ def _user_files() -> UserFiles:
 
 def _known_projects() -> list[ProjectFiles | UserFiles]:
     state_dir = user_paths().state_dir
-    return [ProjectFiles(root, state_dir) for root in find_projects(user_machine(), managers_projects())]
+    return [ProjectFiles(root, state_dir) for root in find_projects(user_machine(), known_projects())]
 
 
 def _changed_projects() -> list[ProjectFiles | UserFiles]:

@@ -12,7 +12,7 @@ from lm_tools_bridge.client_setup.change import ENTRY_NAME, Unchanged
 from lm_tools_bridge.client_setup.cli.context import running_port
 from lm_tools_bridge.client_setup.cli.masking import mask_for, mask_of_contents
 from lm_tools_bridge.client_setup.cli.service_offer import ServiceOffer, needs_manager
-from lm_tools_bridge.client_setup.cli.sharing_offer import SharingOffer
+from lm_tools_bridge.client_setup.cli.sharing_offer import SharingOffer, clients_without_servers
 from lm_tools_bridge.client_setup.clients import Client
 from lm_tools_bridge.client_setup.entries import Entry
 from lm_tools_bridge.client_setup.refusals import Refusal
@@ -177,6 +177,8 @@ class Changes:
             pass  # it said what is next, too
         elif self._verb == "add" and any(result["result"] == "done" for result in results):
             self._say_next_steps(clients)
+        if not self._as_json and self._verb not in _WRITES:
+            self._say_who_lost_servers([client for client in clients if rows[client.id]["result"] == "done"])
         if problems:
             raise SystemExit(exit_codes.FAILED)
 
@@ -192,6 +194,13 @@ class Changes:
             is_refused = isinstance(plans[client.id], Refusal)
             left.append(client)
         return left
+
+    def _say_who_lost_servers(self, clients: list[Client]) -> None:
+        if titles := clients_without_servers(clients):
+            say(
+                f"note: servers of {', '.join(titles)} were moved to your workspace.toml, where only LM Tools"
+            )
+            say("  Bridge starts them. To put them back: lmtb adopt --undo --user")
 
     def _look_at_servers(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
         """Find the servers of clients that have our entry, or get it."""

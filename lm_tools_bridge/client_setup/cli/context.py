@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from lm_tools_bridge.terminal.command_line import Failure
 from lm_tools_bridge.text.near_names import did_you_mean
 from manager import exit_codes
 from manager.cli.output.manager_access import ask, user_paths
+from manager.cli.workspace_command import root_of
 from manager.configuration.paths import Paths
 from manager.configuration.settings import ConfigurationError, load_settings
 from manager.status_reading import merged_workspaces
@@ -41,13 +43,15 @@ def client_files(port: int | None) -> ClientFiles:
     return ClientFiles(user_machine(), paths.state_dir, endpoint)
 
 
-def managers_projects() -> list[Path]:
-    """The roots of the projects on this machine that the running manager knows; none without one."""
-    try:
-        rows = merged_workspaces(ask("/status"))
-    except Failure:
-        return []
-    return [Path(root) for row in rows if (root := str(row.get("root"))).startswith("/")]
+def known_projects() -> list[Path]:
+    """The roots of projects on this machine: the current one, and those that the running manager knows."""
+    roots: list[Path] = []
+    with suppress(Failure):
+        roots.append(Path(root_of(None)))
+    with suppress(Failure):
+        rows = merged_workspaces(ask("/mcp/status"))
+        roots += [Path(root) for row in rows if (root := str(row.get("root"))).startswith("/")]
+    return roots
 
 
 def user_machine() -> Machine:

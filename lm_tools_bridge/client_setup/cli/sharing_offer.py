@@ -6,8 +6,7 @@ Those of the user's files move to the user's `workspace.toml`, because the clien
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from lm_tools_bridge.client_setup.adoption.sharing import (
     plan_for_project,
     plan_for_user,
 )
-from lm_tools_bridge.client_setup.cli.context import managers_projects, user_machine
+from lm_tools_bridge.client_setup.cli.context import known_projects, user_machine
 from lm_tools_bridge.client_setup.cli.share_texts import (
     next_step,
     place_of,
@@ -29,13 +28,12 @@ from lm_tools_bridge.client_setup.cli.share_texts import (
     show_share,
     texts_of,
 )
-from lm_tools_bridge.client_setup.clients import CLIENTS
+from lm_tools_bridge.client_setup.clients import CLIENTS, Client
 from lm_tools_bridge.client_setup.refusals import Refusal
-from lm_tools_bridge.terminal.command_line import Failure, say
+from lm_tools_bridge.terminal.command_line import say
 from lm_tools_bridge.terminal.views import Note, Tone
 from manager.cli.output.file_changes import short
 from manager.cli.output.manager_access import user_paths
-from manager.cli.workspace_command import root_of
 from manager.status_reading import quoted
 
 _RUN_ONCE_ALREADY: Final = frozenset({LEADS_TO_US, TOLD_BEFORE, DISABLED})
@@ -71,10 +69,7 @@ class SharingOffer:
         yield machine.home, plan_for_user(own)
         if "claude-code" not in self._clients:
             return
-        roots = managers_projects()
-        with suppress(Failure):
-            roots.insert(0, Path(root_of(None)))
-        for root in find_projects(machine, roots):
+        for root in find_projects(machine, known_projects()):
             yield root, plan_for_project(ProjectFiles(root, paths.state_dir), machine, moves=False)
 
     @property
@@ -132,6 +127,13 @@ class SharingOffer:
     def planned_json(self, result: str) -> list[dict[str, Any]]:
         """What would have changed, for programs."""
         return [{"result": result, **share_json(share)} for share in self._changing()]
+
+
+def clients_without_servers(clients: Iterable[Client]) -> list[str]:
+    """Titles of the clients whose own servers were moved, so that they lose these with our entry."""
+    paths, machine = user_paths(), user_machine()
+    changed = UserFiles(machine, paths.state_dir, str(paths.config_dir / USER_FILE)).changed_paths()
+    return [client.title for client in clients if changed.intersection(client.candidates(machine))]
 
 
 def _name(share: Share, server: Server) -> str:

@@ -32,29 +32,42 @@ async def test_every_pair_leaves_what_other_programs_wrote(home: ManagerHome, tm
     servers.write_text(json.dumps({"mcpServers": SERVERS}))
 
     await done(home, "client", "add", "claude-code", "--yes", cwd=project)
-    assert "lm-tools-bridge" in change(claude, numStartups=1)["mcpServers"]
-    await done(home, "client", "remove", "claude-code", "--undo", "--yes", cwd=project)
+    assert list(change(claude, numStartups=1)["mcpServers"]) == ["lm-tools-bridge"]
+    said = await done(home, "client", "remove", "claude-code", "--undo", "--yes", cwd=project)
+    assert "To put them back: lmtb adopt --undo --user" in said
+    change(claude, numStartups=2)
+    await done(home, "adopt", "--undo", "--user", "--yes", cwd=project)
+    await done(home, "adopt", "--undo", "--all", "--yes", cwd=project)
     assert change(claude, numStartups=2)["mcpServers"] == {"mine": {"command": "mine"}}
-    await done(home, "client", "add", "claude-code", "--yes", cwd=project)
+    assert not (project / ".claude").exists()
+    await done(home, "client", "add", "claude-code", "--no-servers", "--yes", cwd=project)
     change(claude, numStartups=3)
 
-    await done(home, "adopt", "a", "--yes", cwd=project)
+    await done(home, "adopt", "a", "--move", "--yes", cwd=project)
     await done(home, "trust", "--yes", cwd=project)
     assert str(project) in await done(home, "trust", "--list", cwd=project)
     change(servers, note="written between")
     await done(home, "untrust", cwd=project)
     assert str(project) not in await done(home, "trust", "--list", cwd=project)
-    await done(home, "adopt", "b", "--yes", cwd=project)
+    await done(home, "adopt", "b", "--move", "--yes", cwd=project)
     change(servers, note="written after")
     await done(home, "adopt", "--undo", "--yes", cwd=project)
     assert json.loads(servers.read_text())["mcpServers"] == {"b": SERVERS["b"]}
-    await done(home, "adopt", "b", "--yes", cwd=project)
+    await done(home, "adopt", "b", "--move", "--yes", cwd=project)
     await done(home, "adopt", "--undo", "--all", "--yes", cwd=project)
     assert json.loads(servers.read_text()) == {"mcpServers": SERVERS, "note": "written after"}
     assert not (project / ".lm-tools-bridge").exists()
 
     await done(home, "adopt", "a", "--yes", cwd=project)
-    await done(home, "adopt", "b", "--yes", cwd=project)
+    settings = project / ".claude" / "settings.local.json"
+    assert change(settings, permissions={"allow": ["Bash"]})["disabledMcpjsonServers"] == ["a"]
+    await done(home, "adopt", "--all", "--yes", cwd=project)
+    assert json.loads(settings.read_text())["disabledMcpjsonServers"] == ["a", "b"]
+    await done(home, "adopt", "--undo", "--all", "--yes", cwd=project)
+    assert json.loads(settings.read_text()) == {"permissions": {"allow": ["Bash"]}}
+
+    await done(home, "adopt", "a", "--yes", cwd=project)
+    await done(home, "adopt", "b", "--move", "--yes", cwd=project)
     change(servers, note="a week later")
     change(claude, numStartups=99)
     await done(home, "uninstall", "--yes", cwd=project)
@@ -63,3 +76,4 @@ async def test_every_pair_leaves_what_other_programs_wrote(home: ManagerHome, tm
         "theme": "dark", "mcpServers": {"mine": {"command": "mine"}}, "numStartups": 99
     }  # fmt: skip
     assert not (project / ".lm-tools-bridge").exists()
+    assert json.loads(settings.read_text()) == {"permissions": {"allow": ["Bash"]}}

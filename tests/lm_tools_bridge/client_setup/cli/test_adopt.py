@@ -222,3 +222,13 @@ def test_options_that_exclude_each_other_are_refused(run: Any, project: Path, wo
     before = contents(project)
     assert run("adopt", *words).exit_code == 2
     assert contents(project) == before
+
+
+def test_all_covers_the_projects_that_the_manager_knows(run: Any, project: Path, control: Any) -> None:
+    known = [{"id": "p-1", "root": str(project)}, {"id": "far-1", "root": "build:/src/far"}, {"id": "odd-1"}]
+    control.say("GET /mcp/status", {"ok": True, "workspaceDetails": known})
+    found = json.loads(run("adopt", "--all", "--dry-run", "--json").stdout)
+    assert [row["folder"] for row in found["projects"]] == [str(project)]
+    assert (found["result"], found["projects"][0]["way"]) == ("planned", "keep")
+    assert [row["name"] for row in found["projects"][0]["moved"]] == ["everything"]
+    assert not settings(project).exists()

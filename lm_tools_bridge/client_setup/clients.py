@@ -19,7 +19,9 @@ _WITHOUT_FOLDER: Final = (
     "this file cannot send the project's folder: the manager asks the client for its roots,"
     " or the model names the folder"
 )
-_OWN_FOLDER: Final = "the project is the folder in which it starts lmtb connect; where that is none, the model names the folder"
+_OWN_FOLDER: Final = (
+    "the project is the folder in which it starts lmtb connect; if that is none, the model names the folder"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ INTRODUCTIONS: Final[Mapping[str, Introduction]] = {
     "grok": Introduction(f"grok-shell-{ENTRY_NAME}", "1.0.41", LATEST_LEGACY, has_roots=False),
     # Of these six, only Droid was heard; the others get what the protocol says, whatever their names are.
     "crush": Introduction("crush", "0.96.1", LATEST_LEGACY, has_roots=False),
-    "droid": Introduction("droid", "0.225.2", LATEST_LEGACY, has_roots=False),
+    "droid": Introduction("factory-cli", "0.225.2", LATEST_LEGACY, has_roots=False),
     "kiro": Introduction("kiro", "1.0.0", LATEST_LEGACY, has_roots=False),
     "amp": Introduction("amp-mcp-client", "1.0.0", LATEST_LEGACY, has_roots=False),
     "junie": Introduction("junie", "1.0.0", LATEST_LEGACY, has_roots=False),

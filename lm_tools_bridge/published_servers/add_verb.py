@@ -55,7 +55,7 @@ from lm_tools_bridge.text.printable import operand, printable
 from manager.cli.output.file_changes import diff_lines, short, show_diff
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
-from manager.cli.workspace_command import root_of
+from manager.cli.workspace_command import is_remote, root_of
 from workspace_server.config.edit import ConfigEditError, edit_file, preview_edit
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store
@@ -102,9 +102,23 @@ def add(ctx: click.Context, /, server: str, user: bool, **options: Any) -> None:
     """
     if user and ctx.obj is not None:
         raise click.UsageError("--user is about no project: it takes no --cwd")
-    root = None if user else Path(root_of(ctx.obj))
+    root = None if user else project_root(ctx.obj)
     del options["as_json"]
     _Addition(root, **options).run(server)
+
+
+def project_root(cwd: Path | None) -> Path:
+    """The root of a project on this machine, whose file can be read and written.
+
+    Raises:
+        Failure: the folder is missing, or on another host.
+    """
+    if is_remote(cwd):
+        raise Failure(f"{cwd} is on another host", "run this command there", reason="on_another_host")
+    root = Path(root_of(cwd))
+    if not root.is_dir():
+        raise Failure(f"there is no folder {root}", "name an existing folder", reason="invalid_cwd")
+    return root
 
 
 @dataclass(frozen=True, slots=True)

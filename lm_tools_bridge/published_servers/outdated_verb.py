@@ -12,7 +12,7 @@ import click
 
 from lm_tools_bridge.machine import project_file
 from lm_tools_bridge.machine.private_files import UnsafePathError
-from lm_tools_bridge.published_servers.add_verb import PROJECT_FILE, USER_FILE
+from lm_tools_bridge.published_servers.add_verb import PROJECT_FILE, USER_FILE, project_root
 from lm_tools_bridge.published_servers.package_index import PublishedPackage, look_up
 from lm_tools_bridge.published_servers.pinned_servers import PinnedServer, is_newer, pinned_servers
 from lm_tools_bridge.published_servers.server_names import Refusal
@@ -24,7 +24,6 @@ from lm_tools_bridge.text.toml_text import parse_toml
 from manager.cli.output.file_changes import short
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
-from manager.cli.workspace_command import root_of
 
 # Packages that are looked up: each is a program started, and nobody has as many servers.
 MOST_SERVERS: Final = 50
@@ -108,7 +107,7 @@ def outdated(cwd: Path | None, *, as_json: bool) -> None:
 
 def _rows(cwd: Path | None) -> Iterator[_Row]:
     pins = [*_pins(user_paths().config_dir / USER_FILE, is_own=True)]
-    pins += _pins(Path(root_of(cwd)) / PROJECT_FILE, is_own=False)
+    pins += _pins(project_root(cwd) / PROJECT_FILE, is_own=False)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         packages = [replace(server.package, version="") for _, _, server in pins[:MOST_SERVERS]]
         newest = pool.map(look_up, packages)

@@ -230,6 +230,18 @@ def test_a_link_in_a_project_is_not_written_through(run: Any, project: Path, tmp
     assert not [*own.iterdir()]
 
 
+@pytest.mark.parametrize("verb", [("add", "npm:memory", "--yes"), ("outdated",)])
+def test_a_folder_that_is_missing_or_elsewhere_is_neither_made_nor_read(
+    run: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for cwd, reason in ((str(tmp_path / "none"), "invalid_cwd"), ("ssh://build/srv/app", "on_another_host")):
+        result = run(*verb, "--json", "--cwd", cwd)
+        assert (result.exit_code, json.loads(result.stdout)["error"]["reason"]) == (1, reason)
+    assert not (tmp_path / "none").exists()
+    assert not (tmp_path / "ssh:").exists()
+
+
 def test_a_registry_is_asked_for_full_names_and_words_only_list(
     run: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

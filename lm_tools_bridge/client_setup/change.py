@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from lm_tools_bridge.client_setup.editing import jsonc_edit, toml_edit, yaml_servers
+from lm_tools_bridge.client_setup.editing.yaml_servers import YamlForm
 from lm_tools_bridge.client_setup.entries import Entry, address_of, flat, upgraded
 from lm_tools_bridge.client_setup.refusals import FormProblem, Refusal
 from lm_tools_bridge.text.jsonc_parser import Dialect
@@ -32,13 +33,13 @@ class FileFormat:
     Attributes:
         container: the name of the object in it that has the servers.
         dialect: of JSON; None for TOML and YAML.
-        is_yaml: whether it is YAML, in which the servers are a list.
+        yaml: how the servers are written, if it is YAML.
         hook_event: the event whose list of hooks has our entry, in place of a server; empty for servers.
     """
 
     container: str
     dialect: Dialect | None
-    is_yaml: bool = False
+    yaml: YamlForm | None = None
     hook_event: str = ""
 
     @property
@@ -150,8 +151,8 @@ def removal(
         return text
     if form.hook_event and form.dialect is not None:
         return _change(content, _without_hook(text, form, form.dialect), file)
-    if form.is_yaml:
-        return _change(content, yaml_servers.without_server(text, form.path), file)
+    if form.yaml is not None:
+        return _change(content, yaml_servers.without_server(text, form.path, form.yaml), file)
     if form.dialect is None:
         return _change(content, toml_edit.without_table(text, form.path), file)
     return _change(content, jsonc_edit.without_member(text, form.path, form.dialect), file)
@@ -169,8 +170,8 @@ def _without_hook(text: str, form: FileFormat, dialect: Dialect) -> str | Syntax
 
 def value_at(text: str, form: FileFormat, path: Sequence[str]) -> Any | SyntaxProblem | FormProblem:
     """The value at a path of names in a file's text; None if it is missing."""
-    if form.is_yaml:
-        return yaml_servers.value_at(text, path)
+    if form.yaml is not None:
+        return yaml_servers.value_at(text, path, form.yaml)
     if form.dialect is None:
         return toml_edit.value_at(text, path)
     return jsonc_edit.value_at(text, path, form.dialect)
@@ -179,8 +180,8 @@ def value_at(text: str, form: FileFormat, path: Sequence[str]) -> Any | SyntaxPr
 def _with_entry(
     text: str, form: FileFormat, present: Entry | None, entry: Entry
 ) -> str | SyntaxProblem | FormProblem:
-    if form.is_yaml:
-        return yaml_servers.with_server(text, form.path, entry)
+    if form.yaml is not None:
+        return yaml_servers.with_server(text, form.path, entry, form.yaml)
     if form.dialect is None:
         return toml_edit.with_table(text, form.path, entry)
     if present is None or not is_ours(present):

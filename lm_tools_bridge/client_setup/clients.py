@@ -9,6 +9,7 @@ from typing import Final
 
 from lm_tools_bridge.client_setup import entries
 from lm_tools_bridge.client_setup.change import FileFormat
+from lm_tools_bridge.client_setup.editing.yaml_servers import YamlForm
 from lm_tools_bridge.client_setup.entries import MakeEntry
 from lm_tools_bridge.text.jsonc_parser import JSON, Dialect
 
@@ -98,6 +99,14 @@ def _cline(machine: Machine) -> Path:
     folder = machine.variable("CLINE_DIR") or machine.home / ".cline"
     return (machine.variable("CLINE_DATA_DIR") or folder / "data") / "settings"
 
+
+def _goose(machine: Machine) -> Path:
+    root = machine.variable("GOOSE_PATH_ROOT")
+    return root / "config" if root is not None else machine.xdg_config() / "goose"
+
+
+_OF_GOOSE: Final = (("cmd", "command"), ("uri", "url"))
+"""What Goose calls two members of an entry."""
 
 CLIENTS: Final = (
     Client(
@@ -210,7 +219,7 @@ CLIENTS: Final = (
         lambda machine: machine.variable("CONTINUE_GLOBAL_DIR") or machine.home / ".continue",
         ("config.yaml",),
         ("cn",),
-        FileFormat("mcpServers", None, is_yaml=True),
+        FileFormat("mcpServers", None, yaml=YamlForm()),
         entries.program,
         sends_folder=True,
     ),
@@ -243,6 +252,16 @@ CLIENTS: Final = (
         FileFormat("mcpServers", JSON),
         entries.stdio_program,
         sends_folder=True,
+    ),
+    Client(
+        "goose",
+        "Goose",
+        _goose,
+        ("config.yaml",),
+        ("goose",),
+        FileFormat("extensions", None, yaml=YamlForm(is_list=False, members=_OF_GOOSE)),
+        entries.goose,
+        _OWN_FOLDER,
     ),
     Client(
         "kiro",

@@ -99,7 +99,7 @@ def problems_of_entry(judged: Judged, port: int | None, path: str | None) -> Ite
     client, entry = judged.client, judged.entry
     if not entry.is_ours:
         text = f'{entry.where}: the entry "{entry.name}" does not lead to LM Tools Bridge'
-        is_replaced = judged.is_replaced and not client.form.is_yaml
+        is_replaced = judged.is_replaced and client.form.yaml is None
         by_hand = f"remove it there; the entry to write instead: lmtb client show {client.id}"
         yield Problem(Level.FAIL, text, f"lmtb client add {client.id} --force" if is_replaced else by_hand)
         return

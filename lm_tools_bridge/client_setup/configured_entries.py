@@ -302,7 +302,7 @@ def _pairs(value: Any) -> dict[str, str]:
 
 def _line(text: str, place: Place, name: str) -> int | None:
     """The line in which an entry begins."""
-    if place.form.is_yaml:
+    if place.form.yaml is not None:
         match = re.search(rf"""\bname:\s*["']?{re.escape(name)}["']?\s*$""", text, re.MULTILINE)
         return None if match is None else text.count("\n", 0, match.start()) + 1
     if place.form.dialect is None:

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 CODEX_START_S: Final = 45
 """A workspace server may take 30 s to start (`start_timeout_s`), and Codex lists its tools only once."""
+# Goose's own default; its source says that new entries should have it.
+GOOSE_CALL_S: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,17 @@ def program(endpoint: Endpoint) -> Mapping[str, Any]:
 def stdio_program(endpoint: Endpoint) -> Mapping[str, Any]:
     """Crush and Droid read the kind of a server before all else."""
     return {"type": "stdio", **program(endpoint)}
+
+
+def goose(endpoint: Endpoint) -> Mapping[str, Any]:
+    """Goose has its own names for most members, and 300 s for a call, as it writes itself."""
+    about = {
+        "enabled": True,
+        "type": "stdio",
+        "name": "lm-tools-bridge",
+        "description": "Tools of the project",
+    }
+    return {**about, **program(endpoint), "timeout": GOOSE_CALL_S}
 
 
 Entry = Mapping[str, Any]

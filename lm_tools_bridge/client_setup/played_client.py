@@ -61,9 +61,10 @@ INTRODUCTIONS: Final[Mapping[str, Introduction]] = {
     "cline": Introduction("@cline/core", "0.0.0", LATEST_LEGACY, has_roots=False),
     "continue": Introduction("continue-cli-client", "1.0.0", LATEST_LEGACY, has_roots=False),
     "grok": Introduction(f"grok-shell-{ENTRY_NAME}", "1.0.41", LATEST_LEGACY, has_roots=False),
-    # Of these six, only Droid was heard; the others get what the protocol says, whatever their names are.
+    # Of these seven, only Droid was heard; the others get what the protocol says, whatever their names are.
     "crush": Introduction("crush", "0.96.1", LATEST_LEGACY, has_roots=False),
     "droid": Introduction("factory-cli", "0.225.2", LATEST_LEGACY, has_roots=False),
+    "goose": Introduction("goose", "1.0.0", "2025-03-26", has_roots=False),
     "kiro": Introduction("kiro", "1.0.0", LATEST_LEGACY, has_roots=False),
     "amp": Introduction("amp-mcp-client", "1.0.0", LATEST_LEGACY, has_roots=False),
     "junie": Introduction("junie", "1.0.0", LATEST_LEGACY, has_roots=False),

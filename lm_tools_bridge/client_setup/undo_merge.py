@@ -194,7 +194,7 @@ def _differences(now: Any, expected: Any, path: _Path) -> Iterator[tuple[_Path, 
 
 def _with(text: str, form: FileFormat, path: _Path, value: Any) -> str | _Problem:
     """The text with a member, or without it. YAML and arrays of TOML are only changed by lines."""
-    if form.is_yaml or (form.dialect is None and not isinstance(value, dict | _Missing)):
+    if form.yaml is not None or (form.dialect is None and not isinstance(value, dict | _Missing)):
         return FormProblem("unsupported_form", "this member is only changed by lines")
     if form.dialect is None:
         is_gone = isinstance(value, _Missing)

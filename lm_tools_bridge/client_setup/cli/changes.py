@@ -73,10 +73,10 @@ def client_table(rows: list[tuple[Client, Overview]]) -> Table:
 
 def entry_text(client: Client, entry: Entry) -> str:
     """An entry as it stands in the client's file."""
-    if client.form.is_yaml:
+    if client.form.yaml is not None:
         from lm_tools_bridge.client_setup.editing.yaml_servers import text_of
 
-        return text_of(client.form.container, ENTRY_NAME, entry)
+        return text_of(client.form.container, ENTRY_NAME, entry, client.form.yaml)
     if client.form.dialect is None:
         from lm_tools_bridge.client_setup.editing.toml_edit import with_table
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from lm_tools_bridge.client_setup.change import BOM, FileFormat
+from lm_tools_bridge.client_setup.editing.yaml_servers import YamlForm
 from lm_tools_bridge.client_setup.refusals import Refusal
 from lm_tools_bridge.client_setup.undo_merge import undone
 from lm_tools_bridge.text.jsonc_parser import JSON, Dialect
@@ -14,7 +15,7 @@ from lm_tools_bridge.text.jsonc_parser import JSON, Dialect
 _COMMENTS = FileFormat("servers", Dialect(comments=True, trailing_commas=True))
 _JSON = FileFormat("mcpServers", JSON)
 _TOML = FileFormat("mcp", dialect=None)
-_YAML = FileFormat("mcpServers", dialect=None, is_yaml=True)
+_YAML = FileFormat("mcpServers", dialect=None, yaml=YamlForm())
 _OURS = {"type": "http", "url": "http://127.0.0.1:47100/mcp"}
 
 

@@ -21,7 +21,7 @@ from lm_tools_bridge.client_setup.workbench import ClientFiles, Planned
 
 EVERY = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.id)
 CREATED = pytest.mark.parametrize(
-    "client", [client for client in CLIENTS if not client.form.is_yaml], ids=lambda client: client.id
+    "client", [client for client in CLIENTS if client.form.yaml is None], ids=lambda client: client.id
 )
 """Those whose file we make; with servers alone, a YAML file is no configuration."""
 
@@ -61,14 +61,16 @@ def do(
 def parsed(client: Client, path: Path) -> Any:
     """The file as the standard library reads it; it has no comments here."""
     text = path.read_text("utf-8-sig")
-    if client.form.is_yaml:
-        return {key: value_at(text, (key,)) for key in yaml.safe_load(text)}
+    if client.form.yaml is not None:
+        return {key: value_at(text, (key,), client.form.yaml) for key in yaml.safe_load(text)}
     return tomllib.loads(text) if client.form.dialect is None else json.loads(text)
 
 
 def existing(client: Client) -> bytes:
     """A file with a server of somebody else, in an unusual layout."""
-    if client.form.is_yaml:
+    if client.form.yaml is not None and not client.form.yaml.is_list:
+        return b"# mine\r\nx: 1   # why\r\n\r\nextensions:\r\n    # of others\r\n    other:\r\n      uri:   y\r\nz: 2\r\n"
+    if client.form.yaml is not None:
         return b"# mine\r\nx: 1   # why\r\n\r\nmcpServers:\r\n    # of others\r\n    - name: other\r\n      url:   y\r\n"
     if client.form.dialect is None:
         return b'# mine\r\nx = 1   # why\r\n\r\n[mcp_servers.other]\r\nurl   = "y"\r\n\r\n[z]\r\n'
@@ -205,10 +207,11 @@ def test_a_client_without_our_entry_is_not_updated(files: ClientFiles) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"# nothing yet\n"])
+@pytest.mark.parametrize("name", ["continue", "goose"])
 def test_a_client_without_a_configuration_of_its_own_gets_no_yaml_file(
-    files: ClientFiles, content: bytes | None
+    files: ClientFiles, content: bytes | None, name: str
 ) -> None:
-    client = named("continue")
+    client = named(name)
     if content is not None:
         place(files, client, content)
     refused = files.plan_addition(client)
@@ -225,7 +228,8 @@ TOML_DEFECTS = [b"a = ", b"mcp_servers = 1", b"a = 1\na = 2", b"[x\n", b"\xff\xf
 @EVERY
 def test_a_broken_file_is_refused_and_left_alone(files: ClientFiles, client: Client, number: int) -> None:
     defects = TOML_DEFECTS if client.form.dialect is None else JSON_DEFECTS
-    content = (YAML_DEFECTS if client.form.is_yaml else defects)[number]
+    content = (YAML_DEFECTS if client.form.yaml is not None else defects)[number]
+    content = content.replace(b"mcpServers", client.form.container.encode())
     place(files, client, content)
     before = snapshot(files.machine.home)
     for refused in (files.plan_addition(client), files.plan_removal(client)):

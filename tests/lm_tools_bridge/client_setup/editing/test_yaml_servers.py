@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lm_tools_bridge.client_setup.editing.yaml_servers import value_at, with_server, without_server
+from lm_tools_bridge.client_setup.editing.yaml_servers import YamlForm, value_at, with_server, without_server
 from lm_tools_bridge.client_setup.refusals import FormProblem
 from lm_tools_bridge.text.syntax_problems import SyntaxProblem
 
@@ -99,3 +99,48 @@ def test_a_change_that_would_lose_a_comment_is_left_to_its_user() -> None:
     text = "mcpServers:\n  - name: ours\n    # mine\n    command: a\n  - name: x\n"
     assert isinstance(with_server(text, PATH, ENTRY), FormProblem)
     assert isinstance(without_server(text, PATH), FormProblem)
+
+
+OBJECT = YamlForm(is_list=False, members=(("cmd", "command"), ("uri", "url")))
+EXTENSIONS = """\
+# mine
+GOOSE_MODE: auto  # always
+extensions:
+  # of others
+  developer:
+    enabled: true
+    type: builtin
+  docs:
+    uri: http://127.0.0.1:5/mcp  # here
+GOOSE_MODEL: x
+"""
+OURS = ("extensions", "ours")
+
+
+def test_servers_of_an_object_are_read_with_the_usual_names_of_members() -> None:
+    assert value_at(EXTENSIONS, ("extensions", "docs"), OBJECT) == {"url": "http://127.0.0.1:5/mcp"}
+    assert value_at(EXTENSIONS, ("GOOSE_MODEL",), OBJECT) == "x"
+
+
+@pytest.mark.parametrize(
+    "text", [EXTENSIONS, "a: 1\n", "extensions:\na: 1\n", "extensions:\n    x:\n        y: 1\n"]
+)
+def test_a_server_of_an_object_is_added_changed_and_taken_out_and_all_else_stays(text: str) -> None:
+    added = with_server(text, OURS, ENTRY, OBJECT)
+    assert isinstance(added, str)
+    assert "cmd: /opt/lmtb" in added
+    assert value_at(added, OURS, OBJECT) == ENTRY
+    changed = with_server(added, OURS, {**ENTRY, "timeout": 5}, OBJECT)
+    assert isinstance(changed, str)
+    assert value_at(changed, OURS, OBJECT) == {**ENTRY, "timeout": 5}
+    assert set(text.splitlines()) <= set(changed.splitlines())
+    taken_out = without_server(changed, OURS, OBJECT)
+    assert taken_out == text.replace("extensions:\na", "a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["extensions: {}\n", "extensions: {a: {b: 1}}\n", "extensions:\n- a\n", "extensions: &x\n  a: {}\n"],
+)
+def test_an_object_in_another_form_is_left_to_its_user(text: str) -> None:
+    assert isinstance(with_server(text, OURS, ENTRY, OBJECT), FormProblem)

@@ -69,10 +69,10 @@ class OpenedApps:
 
 def _ambiguous(call: Call, matches: Sequence[OfferedTool]) -> Rejection:
     client_names = call.view.names_for(call.request.name_rules)
-    shown = [
+    tool_names = [
         offered.name if client_names is None else client_names.shown_name(offered.name) for offered in matches
     ]
     servers = " and ".join(server_name(offered.source.id) for offered in matches)
     message = f"Apps of {servers} have a tool {call.name}, and it is not known which app calls it"
-    step = f"open the app again, or use {' or '.join(shown)}"
-    return call.request.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, step, details={"nearest": shown}))
+    step = f"open the app again, or use {' or '.join(tool_names)}"
+    return call.request.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, step, details={"nearest": tool_names}))

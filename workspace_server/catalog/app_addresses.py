@@ -47,7 +47,7 @@ class AppAddresses:
         claims += [(address, source) for source, own in written.items() for address in own]
         holders: dict[str, str] = {}
         for address, source in claims:
-            if self._named(address) is None:  # else it stands for a page of the server that it names
+            if self._find_moved(address) is None:  # else it stands for a page of the server that it names
                 holders.setdefault(address, source)
         self.holders = holders
         self._by_authority: dict[str, list[str]] = {}
@@ -66,31 +66,31 @@ class AppAddresses:
         """The sources that have an address with this one's authority, and so may have this one unlisted."""
         return self._by_authority.get(apps.authority(address), ())
 
-    def shown(self, source: Source, written: str) -> str:
+    def client_address(self, source: Source, written: str) -> str:
         """The address under which clients get what a source has at this one."""
         is_moved = written in self._moved.get(source.id, ())
         return apps.moved(written, server_name(source.id)) if is_moved else written
 
-    def find(self, shown: str) -> AppAddress | None:
+    def find(self, address: str) -> AppAddress | None:
         """Whose address this is that a client knows; None if no source is known to have it."""
-        if (named := self._named(shown)) is not None:
-            return named
-        holder = self.holders.get(shown)
-        return None if holder is None else AppAddress(holder, shown)
+        if (original := self._find_moved(address)) is not None:
+            return original
+        holder = self.holders.get(address)
+        return None if holder is None else AppAddress(holder, address)
 
     def shown_definition(self, source: Source, definition: Mapping[str, Any]) -> Mapping[str, Any]:
         """The definition of a tool with the address under which clients get its page."""
         ui = apps.tool_ui(definition) if self._moved.get(source.id) else None
         if ui is None or ui.page is None:
             return definition
-        page = self.shown(source, ui.page)
+        page = self.client_address(source, ui.page)
         return definition if page == ui.page else apps.with_page(definition, page)
 
-    def _named(self, shown: str) -> AppAddress | None:
+    def _find_moved(self, address: str) -> AppAddress | None:
         """The address that a moved one stands for."""
-        name, plus, _ = apps.authority(shown).partition("+")
+        name, plus, _ = apps.authority(address).partition("+")
         source = self._names.get(name) if plus else None
-        written = None if source is None else apps.unmoved(shown, name)
+        written = None if source is None else apps.unmoved(address, name)
         return None if source is None or written is None else AppAddress(source, written)
 
 

@@ -142,7 +142,7 @@ def _by_uri(
     for source, offerings in offerings_by_source:
         clashing: dict[str, list[str]] = {}
         for entry in of(offerings):
-            name, definition = addresses.shown(source, entry.name), entry.definition
+            name, definition = addresses.client_address(source, entry.name), entry.definition
             if name != entry.name:
                 definition = {**definition, key: name}
             if _is_reserved(name, source):

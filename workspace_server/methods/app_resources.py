@@ -83,7 +83,7 @@ def _ambiguous(request: McpRequest, uri: str, sources: Sequence[str]) -> Rejecti
 
 
 def _under_shown_addresses(
-    result: msgspec.Raw, source: Source, asked: Mapping[str, str], addresses: AppAddresses
+    result: msgspec.Raw, source: Source, requested: Mapping[str, str], addresses: AppAddresses
 ) -> msgspec.Raw:
     """The result with the addresses that clients know; all other bytes of its contents stay."""
     members = jsonrpc.members_of(result)
@@ -94,5 +94,5 @@ def _under_shown_addresses(
     for entry in contents:
         written = jsonrpc.text_of(entry.get("uri", msgspec.Raw(b"null")))
         if written is not None:
-            entry["uri"] = jsonrpc.raw(asked.get(written) or addresses.shown(source, written))
+            entry["uri"] = jsonrpc.raw(requested.get(written) or addresses.client_address(source, written))
     return jsonrpc.raw({**members, "contents": contents})

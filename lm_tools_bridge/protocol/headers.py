@@ -32,6 +32,10 @@ PASS_THROUGH: Final = "Lm-Tools-Bridge-As-Is"  # noqa: S105  the header's name
 """Tells a workspace server that the client's URL names this workspace. If the workspace consists of a single
 MCP server, requests pass through to it unchanged."""
 
+SERVER: Final = "Lm-Tools-Bridge-Server"
+"""Tells a workspace server which of its MCP servers the client's URL names, as `encode_value` writes it: the
+client gets this one alone, under its own names."""
+
 LIST_WAIT: Final = "Lm-Tools-Bridge-List-Wait"
 """Tells a workspace server how many milliseconds a request may wait for sources without a known list."""
 
@@ -73,7 +77,7 @@ FORWARDED: Final = frozenset(
 """Client headers that the manager forwards to the workspace server, besides `Mcp-Param-*`. An allow-list:
 credentials, cookies and hop-by-hop headers are never forwarded."""
 
-BETWEEN_MANAGERS: Final = frozenset(name.lower() for name in (CALLER, UNMIRRORED, PASS_THROUGH))
+BETWEEN_MANAGERS: Final = frozenset(name.lower() for name in (CALLER, UNMIRRORED, PASS_THROUGH, SERVER))
 """Internal headers that a manager forwards for a manager on another host. Lower case."""
 
 _PREFIX: Final = "=?base64?"

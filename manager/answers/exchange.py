@@ -95,6 +95,7 @@ class Exchange(msgspec.Struct):
             names the workspace.
         has_plain_names: Whether the client takes no names of tools with a dot.
         is_pure: Whether the URL or a header addresses the workspace alone (`Located.is_pure`).
+        server: The only MCP server of the workspace that the URL names; empty for all of it.
         folder: The folder of the workspace that the client works in (`Located.folder`).
         note: What the model is told about the workspace of its call; empty if the address names it, too.
         has_sub_agents: Whether the client's sub-agents may send calls over its connection.
@@ -121,6 +122,7 @@ class Exchange(msgspec.Struct):
     is_as_is: bool = False
     has_plain_names: bool = False
     is_pure: bool = False
+    server: str = ""
     folder: str = ""
     note: str = ""
     has_sub_agents: bool = False
@@ -254,6 +256,7 @@ def exchange_of(
         session=session,
         key=b"" if session is None else jsonrpc.id_key(message.id),
         user_agent=metadata.fields.get("user-agent", ""),
+        server=metadata.server,
     )
     if exchange.is_tool_call:
         profile = profiles.of(*exchange.client)

@@ -111,6 +111,8 @@ class ListAdaptation:
         It does for clients whose agents change their folder without a word: sub-agents in worktrees share the
         connection, and nothing in their requests tells them apart.
         """
+        if exchange.server:
+            return False  # who wants one server alone wants no way to the others
         is_first_page = "cursor" not in exchange.params
         return is_first_page and leaves_its_folder(self._profiles.of(*exchange.client))
 

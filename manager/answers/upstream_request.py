@@ -80,7 +80,8 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
     exchange.is_forwarded = True
     origin = origin_of(exchange, rewritten)
     made = exchange.made_trace
-    return Outgoing(method, fields, body, exchange.message.id, target, timed, is_pure, begun, origin, made)
+    identity, is_ours = exchange.message.id, bool(exchange.server)
+    return Outgoing(method, fields, body, identity, target, timed, is_pure, begun, origin, made, is_ours)
 
 
 def manager_request(
@@ -112,6 +113,8 @@ def address_headers(exchange: Exchange) -> Sequence[tuple[bytes, bytes]]:
 def _of_workspace(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
     """The headers that say how the client addressed the workspace, and in which folder of it it works."""
     as_is = (_AS_IS,) if exchange.is_as_is else ()
+    if exchange.server:
+        as_is = (*as_is, (headers.SERVER.encode(), headers.encode_value(exchange.server).encode()))
     if not exchange.folder:
         return as_is
     return (*as_is, (headers.FOLDER.encode(), headers.encode_value(exchange.folder).encode()))

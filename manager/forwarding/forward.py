@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import structs
@@ -43,6 +44,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         origin: What the observer of calls is told of it; None if the call is not observed.
         made_trace: The number of the trace context to send with it
         (`lm_tools_bridge/protocol/trace_context.py`); 0 for none.
+        needs_ours: Whether only a workspace server of this program keeps what the client's URL says.
     """
 
     method: str
@@ -55,11 +57,25 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     begun: float | None = None
     origin: CallOrigin | None = None
     made_trace: int = 0
+    needs_ours: bool = False
 
     @property
     def last_line(self) -> bytes:
         """The line of its head that no other request has; empty for none."""
         return trace_line(self.made_trace) if self.made_trace else b""
+
+
+_FOREIGN: Final = Refusal(
+    Reason.INVALID_UPSTREAM_ANSWER,
+    "a program registered itself as the server of this workspace, and has no addresses of single servers",
+    "use the address of the workspace",
+    delivered="no",
+)
+
+
+def _is_foreign(instance: Instance, outgoing: Outgoing) -> bool:
+    """Whether a server would not know that the client may have one of its servers only."""
+    return outgoing.needs_ours and instance.owner == "external"
 
 
 class Forwarder:
@@ -119,7 +135,7 @@ class Forwarder:
         if self.admission.is_full(figures) or self.copies_contents(workspace):
             return None
         instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=outgoing.is_pure)
-        if instance is None:
+        if instance is None or _is_foreign(instance, outgoing):
             return None
         head = (*outgoing.headers, instance.credentials())
         request = (b"POST", outgoing.target, head, outgoing.body, outgoing.last_line)
@@ -175,6 +191,8 @@ class Forwarder:
             call.waited(Wait.START, time.monotonic() - started)
             if isinstance(instance, Refusal):
                 return instance
+            if _is_foreign(instance, outgoing):
+                return _FOREIGN
             call.limit(began, instance.owner)
             if call.deadline is not None and time.monotonic() >= call.deadline:
                 return structs.replace(refusal_of(TimeoutError(), self._settings, call), delivered="no")

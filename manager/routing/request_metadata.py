@@ -32,7 +32,7 @@ _KNOWN: Final = (
     headers.WORKSPACE_CWD,
 )
 _SPELLING: Final = {name.lower(): name for name in _KNOWN}
-_PATH: Final = re.compile(r"/mcp/?|/w/([^/]+)/mcp")
+_PATH: Final = re.compile(r"/mcp/?|/w/([^/]+)(?:/s/([^/]+))?/mcp")
 _YES: Final = ("true", "1", "yes", "on")
 _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 
@@ -57,6 +57,7 @@ class RequestMetadata:
     Attributes:
         method: of HTTP.
         workspace: the id of the workspace that its path names.
+        server: the name of the only MCP server of it that its path names; empty for the whole workspace.
         fields: its header fields by the names of `lm_tools_bridge.protocol.headers`, others by their names
             in lower case. The id of a session may be empty here: heads that differ
             only in it share this object.
@@ -76,14 +77,18 @@ class RequestMetadata:
         "passed",
         "passed_legacy",
         "passed_query",
+        "server",
         "workspace",
     )
 
-    def __init__(self, facts: RequestHead, workspace: str | None, *, from_manager: bool = False) -> None:
+    def __init__(
+        self, facts: RequestHead, workspace: str | None, server: str = "", *, from_manager: bool = False
+    ) -> None:
         sent = list(facts.headers)
         query = _query(facts.target)
         self.method = facts.method
         self.workspace = workspace
+        self.server = server
         self.fields = _fields(sent)
         self.accepts_json, self.accepts_events = _accepts(self.fields.get("accept"))
         self.claims = _claims(workspace, query, self.fields.get(headers.WORKSPACE_CWD))
@@ -104,7 +109,7 @@ def read_metadata(facts: RequestHead, *, from_manager: bool = False) -> RequestM
     if found is None:
         return None
     workspace = None if found[1] is None else unquote(found[1])
-    return RequestMetadata(facts, workspace, from_manager=from_manager)
+    return RequestMetadata(facts, workspace, unquote(found[2] or ""), from_manager=from_manager)
 
 
 def _query(target: str) -> dict[str, str]:

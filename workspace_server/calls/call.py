@@ -162,8 +162,9 @@ class Call(msgspec.Struct, frozen=True):
 
     def under(self, view: View) -> Call:
         """The call under another view. A model that makes it, in whatever way, reaches no tools of apps."""
-        if view.apps is not None and self.way is not Way.INTERNAL:
-            view = self.request.sees(view) if RULES[self.way].may_be_app else view.for_models()
+        if self.way is not Way.INTERNAL:
+            view = self.request.sees(view)
+            view = view if RULES[self.way].may_be_app else view.for_models()
         return replace(self, view=view)
 
     def wrapped(self, name: str, arguments: msgspec.Raw) -> Call:

@@ -17,6 +17,7 @@ from lm_tools_bridge.protocol.internal.client_traits import NameRules
 from lm_tools_bridge.protocol.jsonrpc import Request
 from lm_tools_bridge.protocol.names import LATEST_MODERN
 from workspace_server.call_context import Notify, ignore_notification
+from workspace_server.catalog.server_view import view_of_server
 from workspace_server.catalog.view import View
 
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
@@ -132,8 +133,15 @@ class McpRequest(msgspec.Struct, frozen=True):
         capabilities = None if about is None else msgspec.json.decode(about)
         return isinstance(capabilities, Mapping) and apps_extension.is_declared(capabilities)
 
+    @property
+    def server(self) -> str:
+        """The name of the only MCP server that its client addresses; empty if it addresses the workspace."""
+        return headers.decode_value(self.header.get(headers.SERVER, "")) or ""
+
     def sees(self, view: View) -> View:
         """The part of a view that its client may see."""
+        if headers.SERVER in self.header:
+            view = view_of_server(view, self.server)
         return view if view.apps is None or self.shows_apps else view.for_models()
 
     def value(self, member: str, default: Any = None) -> Any:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from lm_tools_bridge.protocol.internal.client_traits import SEPARATOR, NameRules
+from lm_tools_bridge.protocol.internal.client_traits import AS_OFFERED, SEPARATOR, NameRules
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import OfferedTool
@@ -135,6 +135,15 @@ class ClientNames:
         if len(offered) != 1 or name.startswith(offered[0]):
             return name
         return offered[0] + name.removeprefix(joined)
+
+
+class ServerNames(ClientNames):
+    """The names of the tools of one server as it wrote them, for clients at the address of that server."""
+
+    def __init__(self, tools: Sequence[OfferedTool]) -> None:
+        super().__init__((), (), AS_OFFERED)
+        self._shown = {offered.name: offered.tool.name for offered in tools}
+        self._meant = {offered.tool.name: [offered.name] for offered in tools}
 
 
 def _apart(changed: Mapping[str, str], own: frozenset[str], rules: NameRules) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -128,6 +128,16 @@ def merge(sources: Sequence[Source], addresses: AppAddresses = NO_ADDRESSES) -> 
     )  # clashes are those of the resources
     offering = tuple(source for source, _ in offerings_by_source)
     return Offerings(prompts, resources, templates, skills, offering, (*issues, *clashes, *more))
+
+
+def of_server(source: Source) -> Offerings:
+    """What one server offers, under its own names."""
+    merged = merge((source,))
+    prompts = [
+        replace(prompt, name=prompt.entry.name, definition=prompt.entry.definition)
+        for prompt in merged.prompts
+    ]
+    return replace(merged, prompts=tuple(sorted(prompts, key=lambda prompt: naming.sort_key(prompt.name))))
 
 
 def _by_uri(

@@ -192,6 +192,9 @@ class View:
         hidden: all other tools by name, with the reason why they cannot be called.
         issues: those of the snapshot and of the configuration.
         apps: the tools that belong to apps; None if there are none.
+        server_names: the names that clients get in the view of a single server; None in any other
+            (`server_view.py`).
+        server_views: the views of single servers that were made of this one, by the servers' names.
     """
 
     snapshot: Snapshot = field(default_factory=Snapshot)
@@ -201,6 +204,8 @@ class View:
     hidden: Mapping[str, str] = field(default_factory=dict)
     issues: tuple[Issue, ...] = ()
     apps: AppTools | None = field(default=None, compare=False)
+    server_names: ClientNames | None = field(default=None, compare=False)
+    server_views: dict[str, View] = field(init=False, repr=False, compare=False, default_factory=dict)
     _client_names: dict[NameRules, ClientNames] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -231,8 +236,8 @@ class View:
 
     def names_for(self, rules: NameRules) -> ClientNames | None:
         """The names of the tools for clients with these rules; None if these are the offered ones."""
-        if rules == AS_OFFERED:
-            return None
+        if rules == AS_OFFERED or self.server_names is not None:
+            return self.server_names
         names = self._client_names.get(rules)
         if names is None:
             prefixes = map(naming.prefix_of, self.snapshot.sources)
@@ -372,6 +377,8 @@ class View:
 
     def _meta_tools(self, mode: Mode, traits: ClientTraits, is_kept: bool) -> Sequence[Mapping[str, Any]]:
         if mode is Mode.SHOW_ALL:
+            return ()
+        if self.server_names is not None and not self.needs_meta_tools(mode):
             return ()
         if is_kept or self.needs_meta_tools(mode):
             return meta_tools(traits)

@@ -94,7 +94,7 @@ async def serve(  # noqa: PLR0917  everything that changes can come from
             unsubscribe.append(task_changes.end)
         if uris is not None:
             accepted[_RESOURCES] = await _subscribe(
-                uris, await toolset.current(with_files=True), changes, unsubscribe
+                uris, request.sees(await toolset.current(with_files=True)), changes, unsubscribe
             )
         if task_changes is not None:
             accepted[FILTER] = task_changes.ids

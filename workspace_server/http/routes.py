@@ -191,7 +191,7 @@ class Server:
     def _serve_mcp(self, inbound_message: Inbound, message: Request, http_request: HttpRequest) -> None:
         stream = Stream(http_request)
         head = http_request.head
-        view = self._methods.view(message.method)
+        view = self._methods.view(message.method, head.fields)
         request = McpRequest(
             message, inbound_message, head.fields, head.query, stream.notify, view, trace=http_request.trace
         )

@@ -66,7 +66,7 @@ class PassThrough:
         if method == names.TOOLS_LIST and request.sees(view) is not view:
             return None  # the server's own list has tools that this client must not see
         if method == names.DISCOVER:
-            return await self._discover(request, view, source)
+            return await self.discover(request, view, source)
         if method.startswith(f"{_OLDER_TASKS}/") and not await _speaks(source, Era.MODERN):
             return None
         if is_call:
@@ -87,8 +87,11 @@ class PassThrough:
             self._last = view, pass_through_server(view)
         return self._last[1]
 
-    async def _discover(self, request: McpRequest, view: View, source: Source) -> Outcome | None:
-        """The server's `server/discover` result, with the revisions that this process supports."""
+    async def discover(self, request: McpRequest, view: View, source: Source) -> Outcome | None:
+        """The server's `server/discover` result, with the revisions that this process supports.
+
+        None if the server does not answer in time.
+        """
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 handshake_result = await source.handshake_result()
@@ -114,6 +117,8 @@ class PassThrough:
 def _wants_pass_through(request: McpRequest) -> bool:
     if headers.PASS_THROUGH not in request.header or request.method in names.LEGACY_ONLY:
         return False
+    if headers.SERVER in request.header:
+        return False  # the workspace may get other servers; what this client sees stays the same
     return mode_of(request.header, request.query) is Mode.NORMAL
 
 

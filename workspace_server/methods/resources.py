@@ -71,7 +71,7 @@ class SkillMethods:
         }
 
     async def _list(self, request: McpRequest) -> Outcome:
-        view = await self._calls.toolset.current(request.list_wait_s, with_files=True)
+        view = request.sees(await self._calls.toolset.current(request.list_wait_s, with_files=True))
         entries = [skill.definition for skill in view.snapshot.offerings.skills]
         return self._page(request, "skills", entries, "uri", sort_key)
 
@@ -79,7 +79,7 @@ class SkillMethods:
         uri = request.value("uri")
         if not isinstance(uri, str):
             return request.invalid("params.uri must be the URI of a skill's SKILL.md")
-        view = await self._calls.toolset.current(with_files=True)
+        view = request.sees(await self._calls.toolset.current(with_files=True))
         missing = RpcError(jsonrpc.INVALID_PARAMS, f"No skill is served at {uri}")
         return await self._ask(request, view, uri, missing)
 
@@ -87,7 +87,7 @@ class SkillMethods:
         uri = request.value("uri")
         if not isinstance(uri, str):
             return request.invalid("params.uri must be the URI of a directory")
-        view = await self._calls.toolset.current(with_files=True)
+        view = request.sees(await self._calls.toolset.current(with_files=True))
         own = skill_source(view)
         children = None if own is None else own.directory(uri)
         if children is not None:
@@ -268,7 +268,7 @@ _NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND,
 def entries(view: View) -> list[Mapping[str, Any]]:
     """The objects of `resources/list`, ordered by `order`."""
     return [
-        *tool_entries(view),
+        *(tool_entries(view) if view.server_names is None else ()),
         *(resource.definition for resource in view.snapshot.offerings.resources),
     ]
 
@@ -276,7 +276,7 @@ def entries(view: View) -> list[Mapping[str, Any]]:
 def templates(view: View) -> list[Mapping[str, Any]]:
     """The objects of `resources/templates/list`, ordered by `order`."""
     return [
-        *TEMPLATES,
+        *(TEMPLATES if view.server_names is None else ()),
         *(template.definition for template in view.snapshot.offerings.templates),
     ]
 

@@ -16,6 +16,7 @@ import msgspec
 
 from lm_tools_bridge.protocol import apps_extension, headers, jsonrpc, names, skills_extension
 from lm_tools_bridge.protocol import tasks_extension as tasks
+from lm_tools_bridge.protocol.errors import Reason, Refusal
 from lm_tools_bridge.protocol.inbound import Rejection
 from lm_tools_bridge.protocol.internal import client_traits
 from lm_tools_bridge.protocol.internal import result_trim as trims
@@ -26,7 +27,9 @@ from workspace_server import log
 from workspace_server.calls.call import Way
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
+from workspace_server.catalog.app_addresses import server_name
 from workspace_server.catalog.registry import OfferedTool
+from workspace_server.catalog.server_view import find_server
 from workspace_server.catalog.view import View, mode_of
 from workspace_server.methods import completion, resources
 from workspace_server.methods.instructions import Reader, instructions
@@ -91,6 +94,8 @@ def page(
     return page_entries, encode(kind, name_of(page_entries[-1])) if more else None
 
 
+MAX_NAMED: Final = 10
+"""Servers that a refusal names; `lmtb servers` lists all."""
 _NO_MEMBERS: Final[Mapping[str, Any]] = {}
 _UNUSUAL: Final = frozenset({"resultType", "ttlMs", "cacheScope", "_meta"})
 """Members of a result that the older revisions do not have, or define differently."""
@@ -172,18 +177,34 @@ class Methods:
     async def answer(self, request: McpRequest) -> Answer:
         """Answer one request; an exception becomes -32603 and a log line."""
         try:
-            may_pass_through = headers.PASS_THROUGH in request.header
-            outcome = await self._pass_through.answer(request) if may_pass_through else None
+            outcome: Outcome | None = None
+            if headers.SERVER in request.header:
+                outcome = await self._of_server(request)
+            elif headers.PASS_THROUGH in request.header:
+                outcome = await self._pass_through.answer(request)
             if outcome is None:
                 outcome = await self._from_table(request)
         except Exception as fault:  # noqa: BLE001  every request gets an answer with its id
             outcome = _fault_error(request, fault)
         return self._write_answer(request.id, outcome, request.method)
 
-    def view(self, method: str) -> View | None:
+    async def _of_server(self, request: McpRequest) -> Outcome | None:
+        """What only the address of a single server answers in another way than that of the workspace."""
+        view = await self._toolset.current(request.list_wait_s)
+        source = find_server(view, request.server)
+        if source is None:
+            return request.refuse(_no_server(view, request.server))
+        return (
+            await self._pass_through.discover(request, view, source)
+            if request.method == names.DISCOVER
+            else None
+        )
+
+    def view(self, method: str, header: Mapping[str, str]) -> View | None:
         """The view for a `tools/call`, found once per loop iteration; None if finding it has to wait."""
         try:
-            return self._view.get() if method == names.TOOLS_CALL else None
+            is_quick = method == names.TOOLS_CALL and headers.SERVER not in header
+            return self._view.get() if is_quick else None
         except Exception:  # noqa: BLE001  the awaited way meets the same fault and reports it
             return None
 
@@ -251,7 +272,8 @@ class Methods:
         return {"resultType": "complete", **outcome, "_meta": meta}
 
     async def _discover(self, request: McpRequest) -> Outcome:
-        view = await self._toolset.current(0.0, with_files=True)  # `PassThrough` has waited for new sources
+        # `PassThrough` has waited for new sources
+        view = request.sees(await self._toolset.current(0.0, with_files=True))
         about = {
             "capabilities": _CAPABILITIES_WITH_APPS if view.has_apps else _CAPABILITIES,
             "instructions": instructions(view, self._root, _reader(request)),
@@ -271,7 +293,8 @@ class Methods:
             definitions = client_names.rename_definitions(definitions)
         result = self._page(request, "tools", definitions, "name")
         clashes = () if client_names is None else client_names.issues
-        issues = self._toolset.issues(clashes) if request.value("cursor") is None else []
+        shows_issues = request.value("cursor") is None and view.server_names is None
+        issues = self._toolset.issues(clashes) if shows_issues else []
         if isinstance(result, dict) and issues:
             result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
         return result
@@ -299,7 +322,7 @@ class Methods:
         return self._page(request, "prompts", completion.entries(await self._list_view(request)), "name")
 
     async def _prompts_get(self, request: McpRequest) -> Outcome:
-        return await completion.get(self._calls, request, await self._toolset.current())
+        return await completion.get(self._calls, request, request.sees(await self._toolset.current()))
 
     async def _complete(self, request: McpRequest) -> Outcome:
         view = request.sees(await self._toolset.current())
@@ -315,6 +338,17 @@ class Methods:
         page_entries, following = cut_list
         result: dict[str, Any] = {member: list(page_entries), **_UNCACHED}
         return result if following is None else {**result, "nextCursor": following}
+
+
+def _no_server(view: View, name: str) -> Refusal:
+    servers = [
+        server_name(source.id)
+        for source in view.snapshot.sources
+        if find_server(view, server_name(source.id))
+    ]
+    message = f"this workspace has no server {name[:200]}"
+    step = f"use the name of a server in the address: {', '.join(servers[:MAX_NAMED]) or 'there is none'}"
+    return Refusal(Reason.TOOL_NOT_FOUND, message, step, "no", details={"servers": servers[:MAX_NAMED]})
 
 
 def _reader(request: McpRequest) -> Reader:

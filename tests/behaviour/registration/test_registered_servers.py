@@ -131,6 +131,21 @@ async def test_calls_follow_a_server_to_its_new_port(
         assert (await shown(manager, upstream) or {})["port"] == other.port
 
 
+async def test_a_registered_server_is_not_asked_for_one_of_its_servers(
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    """It would not know that the client may have this server alone, and would give it all."""
+    workspace = (await client.call("work")).headers[headers.WORKSPACE_ID]
+    url = f"{manager.base}/w/{workspace}/s/clock/mcp"
+    session = await SessionClient.connect(client.http, url)
+    for asking in (session, StatelessClient(client.http, url)):
+        for _ in range(2):
+            answer = await asking.call("work")
+            assert "has no addresses of single servers" in answer.body.decode()
+            assert "has no addresses of single servers" in (await asking.ask(names.TOOLS_LIST)).body.decode()
+    assert len(upstream.called()) == 1
+
+
 async def test_a_heartbeat_replaces_the_whole_record(
     manager: RunningManager, root: Path, tmp_path: Path, upstream: ScriptedWorkspaceServer
 ) -> None:

@@ -29,12 +29,33 @@ def metadata(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST
     ],
 )
 def test_mcp_routes_are_recognised(target: str, workspace: str | None) -> None:
-    assert metadata(target).workspace == workspace
+    assert (metadata(target).workspace, metadata(target).server) == (workspace, "")
+
+
+def test_a_route_can_name_one_server_of_a_workspace() -> None:
+    named = metadata("/w/a-1/s/my%20clock/mcp?x")
+    assert (named.workspace, named.server, named.claims.path) == ("a-1", "my clock", "a-1")
+    assert headers.SERVER not in dict(metadata("/w/a/mcp", (headers.SERVER, "clock")).passed)
 
 
 @pytest.mark.parametrize(
     "target",
-    ["/", "/mcp/status", "/mcpx", "/MCP", "//mcp", "/w/mcp", "/w//mcp", "/w/a/b/mcp", "/w/a/mcp/", "/%6dcp"],
+    [
+        "/",
+        "/mcp/status",
+        "/mcpx",
+        "/MCP",
+        "//mcp",
+        "/w/mcp",
+        "/w//mcp",
+        "/w/a/b/mcp",
+        "/w/a/mcp/",
+        "/%6dcp",
+        "/w/a/s/mcp",
+        "/w/a/s//mcp",
+        "/w/a/s/b/c/mcp",
+        "/s/b/mcp",
+    ],
 )
 def test_other_routes_are_not_mcp_routes(target: str) -> None:
     assert read_metadata(RequestHead("POST", target, ())) is None

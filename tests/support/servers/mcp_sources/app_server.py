@@ -38,11 +38,12 @@ class AppServer:
         told = meta.get("io.modelcontextprotocol/clientCapabilities", params.get("capabilities", self._told))
         self._told = told
         capabilities = {"tools": {}, "resources": {}, "extensions": {"io.modelcontextprotocol/ui": {}}}
-        about = {"capabilities": capabilities, "serverInfo": {"name": self._name, "version": "1"}}
+        info = {"name": self._name, "version": "1"}
         if method == "initialize" and not self._is_stateless:
-            return {"protocolVersion": "2025-11-25", **about}
+            return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
         if method == "server/discover" and self._is_stateless:
-            return {"supportedVersions": ["2026-07-28"], **about}
+            meta = {"io.modelcontextprotocol/serverInfo": info}
+            return {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "_meta": meta}
         return self._answer_use(method, params)
 
     def _answer_use(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:

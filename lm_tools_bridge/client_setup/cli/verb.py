@@ -161,9 +161,9 @@ def add(
     The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. The plan
     has the servers that the clients start themselves, of your own files and of the projects that are known
     here: they run from here only then, and no project's file changes for colleagues. The hook of a client is
-    in a file of its own. Where a client needs a running manager and no service starts it at login, the service
-    is part of the question. If a manager runs, each client is then played in the current folder, as by
-    `lmtb doctor`.
+    in a file of its own. Where a client needs a running manager and no service starts it at login, the
+    service is part of the question. If a manager runs, each client is then played in the current folder, as
+    by `lmtb doctor`.
     """
     force, port = options.pop("force"), options.pop("port")
     clients = named(names)

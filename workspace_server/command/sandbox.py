@@ -88,9 +88,9 @@ def allow_write(folders: UserFolders, /, name: str, path: Path, root: Path, **_:
 
 def _refuse_keys(place: str) -> None:
     home = os.path.realpath(Path.home())
-    kept = [os.path.realpath(Path(home, name)) for name in _NEVER]
+    key_paths = [os.path.realpath(Path(home, name)) for name in _NEVER]
     if Path(home).is_relative_to(place) or any(
-        Path(place).is_relative_to(path) or Path(path).is_relative_to(place) for path in kept
+        Path(place).is_relative_to(path) or Path(path).is_relative_to(place) for path in key_paths
     ):
         text = f"{place} holds keys, or what other programs start with; who writes there has left the sandbox"
         raise Failure(text, "name a folder for this server alone", reason="not_confinable")

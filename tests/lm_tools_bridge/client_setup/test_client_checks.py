@@ -57,6 +57,8 @@ def home(manager: ManagerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".continue").mkdir()
     (tmp_path / ".continue/config.yaml").write_text("name: me\n")
+    (tmp_path / ".config/goose").mkdir(parents=True)
+    (tmp_path / ".config/goose/config.yaml").write_text("GOOSE_MODE: auto\n")
     (tmp_path / ".gemini").mkdir()
     (tmp_path / ".gemini/trustedFolders.json").write_text(json.dumps({str(tmp_path): "TRUST_FOLDER"}))
     return tmp_path
@@ -136,7 +138,7 @@ def test_a_client_that_was_added_is_played_at_once(project: Path) -> None:
     said = run("client", "add", "claude-code", "--yes").stdout
     (line,) = [one for one in said.splitlines() if one.startswith("OK ")]
     assert "Claude Code: " in line and line.endswith(f"{project}, found by query")
-    (again,) = json.loads(run("client", "add", "claude-code", "--yes", "--json").stdout)["clients"]
+    again, *_ = json.loads(run("client", "add", "claude-code", "--yes", "--json").stdout)["clients"]
     assert (again["result"], [one["level"] for one in again["checks"]]) == ("unchanged", ["ok"])
 
 
@@ -328,7 +330,7 @@ def test_a_server_that_its_user_did_not_allow_in_claude_code_is_there_once(
     run("tools", "--json")  # the server is running, and its tools are known
     (seen,) = diagnose("claude-code")
     assert seen["level"] == "ok" and "1 of stdio:theirs" in seen["message"]
-    (project / ".claude").mkdir()
+    (project / ".claude").mkdir(exist_ok=True)
     (project / ".claude/settings.local.json").write_text('{"enabledMcpjsonServers": ["theirs"]}')
     (seen,) = diagnose("claude-code")
     assert seen["level"] == "ok" and "stdio:theirs" not in seen["message"]

@@ -98,6 +98,6 @@ def in_force(server: StdioServer, default: Sandbox | None, choice: Sandbox | Non
     if choice is not None and not choice.is_on:
         sandbox = choice
     elif choice is not None:
-        chosen = sandbox if sandbox is not None and sandbox.is_on else Sandbox()
-        sandbox = replace(chosen, write=(*chosen.write, *choice.write))
+        base = sandbox if sandbox is not None and sandbox.is_on else Sandbox()
+        sandbox = replace(base, write=(*base.write, *choice.write))
     return replace(server, sandbox=sandbox if sandbox is not None and sandbox.is_on else None)

@@ -74,7 +74,7 @@ def allow_write(folders: UserFolders, /, name: str, path: Path, root: Path, **_:
         text = f'"{server.namespace}" runs without a sandbox, so it may write there'
         step = f"to put it into one: lmtb servers sandbox {server.namespace} project"
         raise Failure(text, step, reason="no_sandbox")
-    place = os.path.realpath(path.expanduser())
+    place = os.path.realpath(path.expanduser())  # a link could lead to keys, or be changed to later
     _refuse_keys(place)
     file = folders.config_dir / USER_FILE
     with explained(file):
@@ -89,6 +89,7 @@ def allow_write(folders: UserFolders, /, name: str, path: Path, root: Path, **_:
 def _refuse_keys(place: str) -> None:
     home = os.path.realpath(Path.home())
     key_paths = [os.path.realpath(Path(home, name)) for name in _NEVER]
+    # a folder around keys holds them as well, and the home folder holds all of them
     if Path(home).is_relative_to(place) or any(
         Path(place).is_relative_to(path) or Path(path).is_relative_to(place) for path in key_paths
     ):

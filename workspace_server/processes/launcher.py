@@ -156,7 +156,7 @@ def _fix(pinned: list[str], fixed: list[str]) -> None:
 def _fix_rest(writable: list[str]) -> None:
     """Make all files but these read-only, as `_fix` does."""
     places = [path for path in writable if _exists(path)]
-    for path in places:
+    for path in places:  # only what is mounted by itself can differ from what lies around it
         _mount(path, path, _BIND | _RECURSIVE)
     _set_attributes("/", _MountAttributes(set=_ATTRIBUTE_READ_ONLY), _WITH_ALL_BELOW)
     for path in places:
@@ -176,7 +176,7 @@ def _leave_parent(settings: dict[str, str], pairs: list[tuple[str, str]]) -> Non
     mounts = _NEW_MOUNTS if places["fixed"] or places["hidden"] or is_rest_fixed else 0
     if kinds := mounts | (_NEW_NETWORK if "offline" in settings else 0):
         _leave_namespaces(kinds)
-    if is_rest_fixed:
+    if is_rest_fixed:  # first: it makes all writable again that lies in the writable places
         _fix_rest(places["write"])
     if places["fixed"]:
         _fix(places["pinned"], places["fixed"])

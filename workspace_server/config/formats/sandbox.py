@@ -93,6 +93,7 @@ def in_force(server: StdioServer, default: Sandbox | None, choice: Sandbox | Non
         choice: what the user chose for this server in this project.
     """
     sandbox = server.sandbox
+    # a project's file comes with the project: it cannot take its servers out of the user's sandbox
     if sandbox is None or (not sandbox.is_on and server.origin.scope == "workspace"):
         sandbox = default
     if choice is not None and not choice.is_on:

@@ -259,7 +259,7 @@ class _Reader:
         if not isinstance(entry, Mapping):
             self._notes.warn("CONFIG_ENTRY_SKIPPED", "it must be a table; the entry is skipped", position)
             return None
-        entry = {**of_all, **entry}
+        entry = {**of_all, **entry}  # as if each entry said it, so that trust in an entry covers it
         namespace = entry.get("namespace")
         label = namespace if isinstance(namespace, str) and namespace.strip() else position
         if not self._is_user or "projects" not in entry:

@@ -28,6 +28,7 @@ _SESSION: Final = Path("/run/user")
 """Where systemd, D-Bus and key rings of logged-in users listen."""
 _GIT: Final = ".git"
 _REFUSAL: Final = re.compile(r"EACCES|EROFS|[Pp]ermission denied|[Rr]ead-only file system")
+# absolute paths only: not the rest of an address, nor of a path that is relative to something
 _PATH: Final = re.compile(r"""(?<![\w./:-])/[^\s'"`:,;)\]]+""")
 # A server that repeats itself refuses the same path; more than a few would fill the list of servers.
 _MOST_REFUSED: Final = 5
@@ -80,6 +81,7 @@ class ServerSandbox:
             offline=not self._rules.network,
             max_file_bytes=MAX_FILE_BYTES,  # by which our sockets know a confined process
         )
+        # after the variables of the entry: caches that it names elsewhere could not be written
         env = {**command.env, **tool_caches.cache_variables(caches), "TMPDIR": str(temporary)}
         return replace(command, env=env, confinement=limits)
 
@@ -112,6 +114,7 @@ class ServerSandbox:
         return Path(os.path.realpath(self._temporary.path)), caches
 
     def _places(self, temporary: Path, caches: Path) -> tuple[Path, ...]:
+        # links of the user are followed now; what they lead to later was never allowed
         further = (Path(os.path.realpath(path)) for path in self._rules.write)
         return (self._root, temporary, caches, _SHARED_MEMORY, *further)
 
@@ -126,6 +129,7 @@ class ServerSandbox:
     def _fixed(self) -> tuple[Path, ...]:
         """What it may not write although it lies in a place that it may."""
         git = self._root / _GIT
+        # the first place is the project itself, which always holds its `.git`
         is_free = any(git.is_relative_to(place) for place in self._writable[1:])
         paths = [Path(path) for path in self._rules.fixed]
         paths += [git] if os.path.lexists(git) and not is_free else []
@@ -173,7 +177,7 @@ def refused_path(line: str, writable: Iterable[Path]) -> str | None:
     """The path outside of the writable places that a line says was refused; None if it says no such thing."""
     if _REFUSAL.search(line) is None:
         return None
-    places = tuple(writable)
+    places = tuple(writable)  # a line may name a path that was written and another one that was refused
     for match in _PATH.finditer(line):
         path = match[0].rstrip(".")
         if not any(Path(path).is_relative_to(place) for place in places):

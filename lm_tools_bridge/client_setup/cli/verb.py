@@ -208,7 +208,7 @@ def offer_clients() -> None:
         as_json=False,
         offer=ServiceOffer(None, files.endpoint),
         sharing=SharingOffer(),
-    ).run(installed)
+    ).run(with_hooks(installed))
 
 
 install = copy(add)

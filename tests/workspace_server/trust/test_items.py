@@ -86,6 +86,9 @@ CHANGES: dict[str, Callable[[ServerSetup], object]] = {
     "an argument more": lambda setup: setup.rewrite(args=[*setup.raw["args"], ""]),
     "a value of a variable": lambda setup: setup.rewrite(env={"A": "2"}),
     "a variable more": lambda setup: setup.rewrite(env={"A": "1", "NODE_OPTIONS": "-r ./x.js"}),
+    "a secret that it gets": lambda setup: setattr(
+        setup, "server", replace(setup.server, env_secrets={"TOKEN": "bank-token"})
+    ),
     "a word nobody knows yet": lambda setup: setup.rewrite(autoApprove=True),
     "the folder it starts in": lambda setup: setattr(
         setup, "server", replace(setup.server, cwd=str(setup.root.parent))
@@ -104,6 +107,14 @@ CHANGES: dict[str, Callable[[ServerSetup], object]] = {
     "another program of this name": _shadow,
     "the program is gone": lambda setup: (setup.bin / "node").unlink(),
 }
+
+
+def test_the_names_of_secrets_that_a_server_gets_are_told(setup: ServerSetup) -> None:
+    secrets = {"TOKEN": "bank-token", "KEY": "a.key"}
+    setup.server = replace(setup.server, env_secrets=secrets, raw={**setup.raw, "env_secrets": secrets})
+    facts = setup.item().facts
+    assert facts["secrets"] == ["a.key as KEY", "bank-token as TOKEN"]
+    assert facts["written"]["env_secrets"] == secrets
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -142,11 +142,11 @@ class _Addition:
         if self.namespace:
             _succeed(namespace_problem(self.namespace))
         proposal, facts = self._propose(server)
+        say(FactList([*facts, *_needs(proposal)]))  # before anybody types a secret
         answers = _Answers(proposal, self._settings(), self.secrets).collect(is_asking=not self.dry_run)
         entry = proposal.entry(answers)
         change = partial(put_server, kind=proposal.kind, entry=entry, package=proposal.package)
         before, after = _edited(lambda: preview_edit(self.file, change, of_project=self.root is not None))
-        say(FactList([*facts, *_needs(proposal)]))
         if not is_json():
             show_diff(self.file, before, after)
         result = self._write_entry(change, proposal, answers) if before != after else "unchanged"

@@ -165,6 +165,9 @@ def test_a_person_gives_values_once_and_secrets_go_to_the_store_only(
     (server,) = servers(file_of(project))
     assert set(server["env_secrets"]) == {"API_KEY", "SPARE_KEY"}
     assert "Next step: store" not in result.output
+    lines = result.output.splitlines()
+    publisher = next(number for number, line in enumerate(lines) if line.startswith("publisher"))
+    assert publisher < next(number for number, line in enumerate(lines) if "not shown" in line)
 
 
 def test_declined_or_planned_nothing_is_written_or_stored(

@@ -149,7 +149,11 @@ class _Addition:
         before, after = _edited(lambda: preview_edit(self.file, change, of_project=self.root is not None))
         if not is_json():
             show_diff(self.file, before, after)
-        result = self._write_entry(change, proposal, answers) if before != after else "unchanged"
+        if before == after:
+            _store_all(proposal, answers)  # a value that was typed counts, although the entry is there
+            result = "unchanged"
+        else:
+            result = self._write_entry(change, proposal, answers)
         self._end(result, proposal, answers, list(diff_lines(self.file, before, after)))
 
     def _write_entry(
@@ -160,9 +164,7 @@ class _Addition:
         step = "look at the change with --dry-run, then repeat the command with --yes"
         if not self.yes and not confirm("Add this server?", "this changes a file", step=step):
             return "declined"
-        for need, key in proposal.stored(answers).items():
-            if answers[need]:
-                _store(key, answers[need])
+        _store_all(proposal, answers)
         _edited(lambda: edit_file(self.file, change, of_project=self.root is not None))
         return "done"
 
@@ -411,8 +413,12 @@ def _stored_keys() -> list[str]:
     return _stored(lambda: asyncio.run(open_store(user_paths().state_dir, os.environ).list()))
 
 
-def _store(key: str, value: str) -> None:
-    _stored(lambda: asyncio.run(open_store(user_paths().state_dir, os.environ).set(key, value)))
+def _store_all(proposal: Proposal, answers: Mapping[str, str]) -> None:
+    """Store the secrets that were typed."""
+    store = open_store(user_paths().state_dir, os.environ)
+    for need, key in proposal.stored(answers).items():
+        if answers[need]:
+            _stored(partial(asyncio.run, store.set(key, answers[need])))
 
 
 def _stored(work: Callable[[], Answer]) -> Answer:

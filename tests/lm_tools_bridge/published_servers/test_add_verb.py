@@ -170,6 +170,19 @@ def test_a_person_gives_values_once_and_secrets_go_to_the_store_only(
     assert publisher < next(number for number, line in enumerate(lines) if "not shown" in line)
 
 
+def test_a_secret_that_is_typed_for_an_entry_that_is_there_is_stored(
+    run: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--set", "--units=c", "--cwd", str(project))
+    assert run("add", described(tmp_path), *options, "--yes").exit_code == 0
+    assert secret("weather.API_KEY") is None
+    monkeypatch.setattr(add_verb, "_is_person_there", lambda: True)
+    result = run("add", described(tmp_path), *options, input=f"{CANARY}\n")
+    assert result.exit_code == 0, result.output
+    assert "has this server already" in result.output
+    assert secret("weather.API_KEY") == CANARY
+
+
 def test_declined_or_planned_nothing_is_written_or_stored(
     run: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from lm_tools_bridge.protocol import jsonrpc, names
+from lm_tools_bridge.protocol import apps_extension, jsonrpc, names
 from lm_tools_bridge.protocol import skills_extension as skills
 from lm_tools_bridge.protocol.errors import Refusal
 from manager.answers import replies
@@ -177,7 +177,7 @@ class Lists:
             theirs = [entry.raw for entry in usable_entries(theirs)[0]]
         elif exchange.message.method == names.TEMPLATES_LIST:
             theirs = _without_duplicates(theirs, {template["uriTemplate"] for template in own})
-        remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
+        remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs if not _is_app_only(raw)])
         theirs = _allowed(exchange, theirs)
         first = list(own) if _is_first_page(exchange) else []
         value = {**result, **_with_issues(exchange, result), member: [*first, *theirs]}
@@ -195,6 +195,17 @@ class Lists:
         if exchange.session is not None:
             exchange.session.unannounced = True
         return Plain(replies.result(exchange, value))
+
+
+def _is_app_only(definition: msgspec.Raw) -> bool:
+    """Whether only apps call a tool. A handshake, whose answer is for models, does not know it."""
+    if b'"visibility"' not in jsonrpc.bytes_of(definition):
+        return False
+    try:
+        ui = apps_extension.tool_ui(msgspec.json.decode(definition, type=dict[str, Any]))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return ui is not None and ui.is_app_only
 
 
 def _with_issues(exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> dict[str, Any]:

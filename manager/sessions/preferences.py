@@ -62,6 +62,9 @@ class Preferences:
 
     async def _subscribe(self, exchange: Exchange, session: Session, uri: str) -> Plain:
         """Answer once the workspace server has acknowledged, so that no later update is missed."""
+        if exchange.server:  # all sessions of a workspace share one stream, which knows no single servers
+            text = "a session at the address of one server cannot subscribe; use the address of the project"
+            return _invalid(exchange, text)
         located = await look_up_workspace(self._workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return replies.refuse(exchange, located)

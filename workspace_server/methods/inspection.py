@@ -15,7 +15,7 @@ from workspace_server.catalog import view as schema_defaults
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
-from workspace_server.catalog.view import Mode, View
+from workspace_server.catalog.view import APPS_ONLY, Mode, View
 from workspace_server.config.model import Configuration
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.methods.instructions import Reader, instructions
@@ -30,8 +30,8 @@ def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
     """`{ok, tools, metaTools, instructions, skills, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
-    (`catalog/view.py`), `listed` (in normal mode), `unlisted` (why its source leaves it out
-    of lists, if it does), `repeatsClients` (whether lists for agents with file tools of their own
+    (`catalog/view.py`), `listed` (in normal mode), `unlisted` (why it is left out of lists
+    for models, if it is), `repeatsClients` (whether lists for agents with file tools of their own
     leave it out), `state` (`callable`, `hidden` or `pending`), `reason` if it
     cannot be called, `tokens` (of what agents send to models), `approval` (`allow`, `ask` or `deny`) and
     `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A
@@ -45,7 +45,9 @@ def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415  loads the schema library; rarely asked
 
     grouping = Grouping(view.configuration.grouping_rules)
-    definitions = {str(definition["name"]): definition for definition in view.listed(Mode.NORMAL)}
+    definitions = {
+        str(definition["name"]): definition for definition in view.for_models().listed(Mode.NORMAL)
+    }
     listed_names = set(definitions)
     configuration = view.configuration
     rows = [_row(offered, listed_names, view) for offered in view.tools]
@@ -105,7 +107,9 @@ def _with_choice(source: Mapping[str, Any], configuration: Configuration) -> Map
 
 def _row(offered: OfferedTool, listed_names: set[str], view: View) -> dict[str, Any]:
     configuration, choices = view.configuration, view.configuration.visibility
-    unlisted = {"unlisted": offered.tool.unlisted} if offered.tool.unlisted else {}
+    is_app_only = view.apps is not None and offered.name in view.apps.app_only
+    reason = APPS_ONLY if is_app_only else offered.tool.unlisted
+    unlisted = {"unlisted": reason} if reason else {}
     return {
         "name": offered.name,
         "source": offered.source.id,

@@ -117,6 +117,15 @@ async def test_apps_are_declared_at_the_address_of_a_workspace_that_has_some(wit
     assert answer["capabilities"]["extensions"][apps_extension.EXTENSION] == {}
 
 
+async def test_a_second_handshake_of_a_client_that_shows_apps_announces_no_change(with_apps: Project) -> None:
+    await with_apps.until_listed("clock__plain", "timeapp__plain")
+    client = await AppSession.connect(with_apps.gateway.http, with_apps.gateway.manager.address)
+    await client.handshake(with_apps.root)
+    assert "clock__get-time" in await listed(client)
+    again = await client.handshake(with_apps.root)
+    assert [message.get("method") for message in again.messages] == [None]
+
+
 @pytest.mark.parametrize("name", ["timeapp", "clock"])
 async def test_a_server_has_an_address_of_its_own_in_both_eras(with_apps: Project, name: str) -> None:
     """There, its app needs nobody to find out whose it is, and reaches no other server."""
@@ -155,6 +164,8 @@ async def test_the_managers_own_tools_lead_to_no_other_server(with_apps: Project
     answer = await client.call(tool, arguments)
     assert "get-time of timeapp" not in answer.body.decode()
     assert "error" in (await client.call("timeapp__get-time")).message
+    for uri in (PAGE, MOVED["timeapp"]):
+        assert "error" in (await client.ask(names.SUBSCRIBE, {"uri": uri})).message, "it would tell of others"
 
 
 async def test_a_server_whose_entry_says_so_has_no_apps(gateway: Gateway) -> None:

@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 from lm_tools_bridge.protocol import headers
 from support.clients.stateless_requests import SECRET
 from support.processes.workspace_app import serving
+from support.servers.mcp_sources.app_source import AppSource
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.config.model import Configuration, PolicyDeltas, VisibilityChoices
 
@@ -51,6 +52,17 @@ async def test_the_cost_of_a_tool_is_that_of_what_agents_send_to_models() -> Non
     first, second = (row["tokens"] for row in found["tools"])
     assert first == second > 100
     assert 0 < found["instructions"]["tokens"] < 200
+
+
+async def test_tools_that_only_apps_call_are_shown_as_such() -> None:
+    async with serving([AppSource("clock")]) as served:
+        found = await inspected(served.session, served.base)
+    rows = {row["name"]: (row["listed"], row["state"], row.get("unlisted")) for row in found["tools"]}
+    assert rows == {
+        "clock__get-time": (False, "callable", "only apps of its server call it"),
+        "clock__plain": (True, "callable", None),
+        "clock__show-time": (True, "callable", None),
+    }
 
 
 async def test_why_a_source_leaves_a_tool_out_of_lists_is_shown() -> None:

@@ -272,10 +272,10 @@ class Methods:
         return {"resultType": "complete", **outcome, "_meta": meta}
 
     async def _discover(self, request: McpRequest) -> Outcome:
-        # `PassThrough` has waited for new sources
-        view = request.sees(await self._toolset.current(0.0, with_files=True))
+        whole = await self._toolset.current(0.0, with_files=True)  # `PassThrough` has waited for new sources
+        view = request.sees(whole)
         about = {
-            "capabilities": _CAPABILITIES_WITH_APPS if view.has_apps else _CAPABILITIES,
+            "capabilities": _CAPABILITIES_WITH_APPS if whole.has_apps else _CAPABILITIES,
             "instructions": instructions(view, self._root, _reader(request)),
         }
         return {"supportedVersions": list(MODERN_REVISIONS), **about, **_UNCACHED}

@@ -35,7 +35,12 @@ def test_mcp_routes_are_recognised(target: str, workspace: str | None) -> None:
 def test_a_route_can_name_one_server_of_a_workspace() -> None:
     named = metadata("/w/a-1/s/my%20clock/mcp?x")
     assert (named.workspace, named.server, named.claims.path) == ("a-1", "my clock", "a-1")
-    assert headers.SERVER not in dict(metadata("/w/a/mcp", (headers.SERVER, "clock")).passed)
+    name = headers.SERVER.encode()
+    head = RequestHead("POST", "/mcp", [(name, b"clock")])
+    for from_manager in (False, True):
+        found = read_metadata(head, from_manager=from_manager)
+        assert found is not None
+        assert (name in dict(found.passed)) is from_manager, "a manager on another host has read the route"
 
 
 @pytest.mark.parametrize(

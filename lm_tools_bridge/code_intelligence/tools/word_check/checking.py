@@ -179,7 +179,7 @@ class AnswerCheck:
         questions = _Questions(self.workplace, target, until, texts=self.texts)
         await questions.find_homes(places)
         scope = await _scope(target, questions.declared, self.texts)
-        answered = places if self.is_edit else questions.homes
+        answered = places if self.is_edit else questions.explained
         words = await find_project_words(
             self.workplace, target.name, target.server.specification, target.server.encoding, self.texts,
             places=answered, scope=scope,
@@ -294,7 +294,8 @@ class _Questions:
     """What is asked of a server about the words that it left out.
 
     Attributes:
-        homes: its places, and those where the symbol is defined or declared.
+        homes: its places, those where the symbol is defined or declared, and that of the call.
+        explained: the same, but for that of the call if the server does not know what is there.
         declared: the latter.
         meanings: what it said so far.
     """
@@ -303,6 +304,7 @@ class _Questions:
     target: Target
     until: float
     homes: Places = field(default_factory=Places)
+    explained: Places = field(default_factory=Places)
     declared: list[Location] = field(default_factory=list)
     meanings: dict[Word, Meaning] = field(default_factory=dict)
     texts: Texts = field(kw_only=True)
@@ -312,14 +314,19 @@ class _Questions:
     async def find_homes(self, places: Places) -> None:
         """Ask where the symbol is defined and declared."""
         self.homes = places.copy()
-        start = self.target.position
-        at = (start["line"], start["character"], start["line"], start["character"])
-        self.homes.add(await asyncio.to_thread(file_of, self.target.path), at)
         for method in (_DEFINITION, _DECLARATION):
             if self.target.server.supports(method):
                 self.declared += await self._locations(method, self.target.params) or ()
         for path, order in await asyncio.to_thread(_real_orders, self.declared):
             self.homes.add(path, order)
+        self.explained = self.homes.copy()
+        start = self.target.position
+        at = (start["line"], start["character"], start["line"], start["character"])
+        file = await asyncio.to_thread(file_of, self.target.path)
+        self.homes.add(file, at)
+        if self.declared or self.target.symbol is not None:
+            # else the server does not know what is there, and only the words tell of it
+            self.explained.add(file, at)
 
     async def ask(self, rest: Sequence[Word]) -> None:
         """Ask what the words mean, as long as there is time."""

@@ -154,6 +154,8 @@ class LanguageServerSource(Source):
         # loaded here: most servers are never asked
         module = importlib.import_module(f"{_PACKAGE}.{definitions.MODULES[name]}")
         second_try = importlib.import_module(f"{_PACKAGE}.second_try")
+        if self._new_errors is not None:
+            self._new_errors.begin(context)
         if name != definitions.GET_DIAGNOSTICS.name:
             outcome: CallOutcome = await second_try.answered(
                 lambda said: module.call(name, self._workplace, said, context), arguments

@@ -28,8 +28,9 @@ from workspace_server.tool import ToolResult
 
 MAX_LINES: Final = 20
 """Lines of the section: enough to see what broke. `lm_getDiagnostics` has the rest."""
-WAIT_S: Final = 1.0
-"""So long an answer waits for a check; most servers need less after a change of a few files."""
+WAIT_S: Final = 0.25
+"""So long an answer waits for a check that runs beside its tool. Most servers need less to find an error; ty
+keeps a report without errors back for a second."""
 CHECK_S: Final = 20.0
 """Longest check, which goes on behind the answer: a server may read the project meanwhile."""
 _DATED: Final = "new errors since your last answer"
@@ -45,6 +46,11 @@ class NewErrors:
         self._seen: WeakKeyDictionary[FollowingServer, int] = WeakKeyDictionary()
         self._checking: asyncio.Task[None] | None = None
 
+    def begin(self, context: CallContext) -> None:
+        """Begin a check beside a tool, for a client that can be told apart."""
+        if _client_of(context) and self._seen and (self._checking is None or self._checking.done()):
+            self._checking = asyncio.create_task(self._check(), name="check-new-errors")
+
     async def add_to(
         self, result: ToolResult, name: str, arguments: Mapping[str, Any], context: CallContext
     ) -> ToolResult:
@@ -56,7 +62,7 @@ class NewErrors:
             arguments: those of the call.
             context: of the call.
         """
-        client = context.caller or context.client
+        client = _client_of(context)
         if not client or result.is_error:
             return result
         await self._look(min(WAIT_S, wait_s(arguments)))
@@ -76,7 +82,7 @@ class NewErrors:
     async def _look(self, seconds: float) -> None:
         """Check what changed; wait for it so long, but not for the very first check, which tells nothing."""
         until = asyncio.get_running_loop().time() + seconds
-        is_first = self._checking is None
+        is_first = not self._seen
         if self._checking is not None and not await _is_done(self._checking, until):
             return
         # one that was under way may have begun before the last write
@@ -123,6 +129,11 @@ class NewErrors:
             return []
         path = await self._workplace.find_file(arguments["filePath"])
         return [entry for entry in entries if entry.error.path != path]
+
+
+def _client_of(context: CallContext) -> str:
+    """What tells a client apart: its session, else its name; empty without both."""
+    return context.caller or context.client
 
 
 async def _is_done(task: asyncio.Task[None], until: float) -> bool:

@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from lm_tools_bridge.agent.manager_client.elicitation import Elicitation
 from lm_tools_bridge.agent.manager_client.source import ManagerSource
@@ -22,6 +23,7 @@ from support.clients.scripted_person import ScriptedPerson
 from support.projects.gateway import Gateway, Project, eventually, running_gateway
 from support.servers.mcp_sources.stdio_servers import program
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 ASKS = 'visibility = "native"\nrequires_approval = true\n[parameters.path]\ntype = "string"\n'
 
 
@@ -37,15 +39,22 @@ class Yes:
         return self._answer
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with running_gateway(tmp_path) as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    async with running_gateway(tmp_path_factory.mktemp("agent")) as running:
         yield running
 
 
-@pytest.fixture
-def project(gateway: Gateway) -> Project:
+@pytest.fixture(scope="module")
+def shared_project(gateway: Gateway) -> Project:
+    """One for all tests: each would start a server of its own."""
     return gateway.project("proj")
+
+
+@pytest.fixture
+def project(shared_project: Project) -> Iterator[Project]:
+    yield shared_project
+    shared_project.clear()
 
 
 class Agent:
@@ -68,7 +77,7 @@ def text_of(outcome: Outcome) -> str:
     return "\n".join(block["text"] for block in outcome.content)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def agents(project: Project) -> AsyncIterator[Any]:
     """Makes agents in the project; ends them at the end."""
     made: list[ManagerSource] = []
@@ -266,7 +275,7 @@ serve(call)
 """
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def asking(project: Project) -> None:
     """The project has a server whose tools ask for a form, for a page, and report progress."""
     command, *arguments = program(QUESTIONS)

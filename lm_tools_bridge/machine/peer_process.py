@@ -23,7 +23,7 @@ from lm_tools_bridge.token_bucket import TokenBucket
 if TYPE_CHECKING:
     import psutil
 
-# A person's clients open a few connections at their start; strangers cost half of a processor at most.
+# Searches that find nobody. At this rate strangers cost half of a processor at most.
 _SEARCHES_PER_S: Final = 10.0
 _SEARCHES_AT_ONCE: Final = 50
 # Processes that are looked at first: as many programs of a person use the manager at a time.
@@ -43,7 +43,9 @@ def peer_pids(connections: Sequence[tuple[Address, Address]], likely: Iterable[i
         likely: processes to look at first; if these have all of them, no others are looked at.
     """
     if sys.platform != "linux":
-        return _peer_pids_elsewhere(connections, likely)
+        import psutil
+
+        return _peer_pids_elsewhere(connections, chain(likely, reversed(psutil.pids())))
     owners = [tcp_peer_owner(*ends) for ends in connections]
     inodes = [owner.inode if owner is not None and owner.uid == own_euid() else None for owner in owners]
     missing = {inode for inode in inodes if inode is not None}
@@ -150,13 +152,14 @@ def _newest_first() -> Iterator[int]:
 
 
 def _peer_pids_elsewhere(
-    connections: Sequence[tuple[Address, Address]], likely: Iterable[int] = ()
+    connections: Sequence[tuple[Address, Address]], pids: Iterable[int]
 ) -> list[int | None]:
+    """The process of this user with each connection; these processes are looked at until all are found."""
     import psutil
 
     ends_to_find = {_seen_from_there(*ends) for ends in connections}
     holders: dict[_Ends, int] = {}
-    for pid in chain(likely, reversed(psutil.pids())):
+    for pid in pids:
         with suppress(psutil.Error, OSError):  # of another user, or ended
             if not _runs_as_this_user(process := psutil.Process(pid)):
                 continue
@@ -199,7 +202,7 @@ class PeerSearch:
     """Tells by the processes of this user whose a connection is, where the kernel does not tell owners.
 
     A search of all processes takes some 10 ms on the event loop. Clients that connected before are looked at
-    first; searches for others are limited, so that another user cannot keep the manager busy by connecting.
+    first; searches that find nobody are limited, so that another user cannot keep the manager busy with them.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -219,6 +222,11 @@ class PeerSearch:
         return own_uid()
 
     def _find(self, local: Address, remote: Address) -> int | None:
-        if not self._searches.take(self._now()):
-            return None
-        return _peer_pids_elsewhere([(local, remote)], reversed(self._clients))[0]
+        import psutil
+
+        (pid,) = _peer_pids_elsewhere([(local, remote)], reversed(self._clients))
+        if pid is None and self._searches.left(self._now()) >= 1:
+            (pid,) = _peer_pids_elsewhere([(local, remote)], reversed(psutil.pids()))
+            if pid is None:
+                self._searches.spend()
+        return pid

@@ -45,9 +45,12 @@ def test_each_connection_leads_to_its_process() -> None:
         assert peer_pids([ends, others]) == [first.pid, second.pid]
 
 
-def test_where_there_is_no_proc_the_system_is_asked_for_the_connections_of_each_process() -> None:
+def test_where_there_is_no_proc_the_system_is_asked_for_the_connections_of_each_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with connected_process() as (process, ends):
-        assert peer_process._peer_pids_elsewhere([ends]) == [process.pid]
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert peer_pids([ends]) == [process.pid]
 
 
 def test_the_search_of_all_processes_knows_this_user_and_looks_at_former_clients_first(
@@ -81,6 +84,14 @@ def test_connecting_keeps_the_search_busy_for_a_limited_time_only(monkeypatch: p
     for _ in range(1_000):
         assert search(*ends) is None
     assert len(pids) == 60
+
+
+def test_a_client_may_connect_as_often_as_it_likes() -> None:
+    search = PeerSearch(lambda: 0.0)
+    for _ in range(3):  # the first process connects anew each time
+        with connected_process() as (_, ends):
+            for _ in range(40):
+                assert search(*ends) == os.getuid()
 
 
 def test_an_ipv4_connection_is_found_at_a_socket_of_ipv6() -> None:

@@ -21,7 +21,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from support import groups
+from support import groups, portable
 from support.clock import VirtualTime
 from support.examples import DEFAULT, WHOLE
 from support.processes.managers.manager_in_process import RunningManager, running_manager
@@ -46,10 +46,12 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What is not tested unless it is asked for."""
     groups.add_options(parser)
+    portable.add_option(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Markers of the groups, and how many examples are tried."""
+    portable.require_hidden(config)
     groups.add_markers(config)
     if config.getoption(groups.WHOLE) and not config.getoption("hypothesis_profile", None):
         settings.load_profile("whole")
@@ -58,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the groups that nobody asked for."""
     groups.leave_out(config, items)
+    portable.skip_what_cannot_run(items)
 
 
 def pytest_collection(session: pytest.Session) -> None:

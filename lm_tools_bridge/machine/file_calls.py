@@ -95,6 +95,28 @@ def restrict(descriptor: int, mode: int) -> None:
         os.fchmod(descriptor, mode)
 
 
+def real_path(descriptor: int, path: str | os.PathLike[str]) -> str:
+    """The link-free path of an open file, as the kernel knows it.
+
+    Args:
+        descriptor: of the file.
+        path: by which it was opened, for systems whose kernel does not tell.
+
+    Raises:
+        OSError: it is not known, or another file lies there by now.
+    """
+    if sys.platform == "linux":
+        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  of every file that is shown
+    if sys.platform == "darwin":
+        import fcntl
+
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    real = os.path.realpath(path)
+    if not os.path.samestat(os.stat(real), os.fstat(descriptor)):  # noqa: PTH116  texts
+        raise OSError(errno.ESTALE, "it was replaced while it was read", str(path))
+    return real
+
+
 # Values of CreateFileW. Without FILE_WRITE_DATA the kernel appends every write, wherever the file ends.
 _APPEND_DATA, _READ_ATTRIBUTES, _SYNCHRONIZE = 0x4, 0x80, 0x10_0000
 _SHARE_READ, _SHARE_WRITE, _SHARE_DELETE = 0x1, 0x2, 0x4

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from lm_tools_bridge.machine.process_facts import usage_of
 from lm_tools_bridge.terminal.command_line import Failure, examples, json_option, print_json, print_line
 from lm_tools_bridge.terminal.show import show
 from lm_tools_bridge.terminal.views import View
@@ -17,7 +18,6 @@ from lm_tools_bridge.top.frame import WAITING, Frame, frame, views
 from lm_tools_bridge.top.sample import Sample, Sampler
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.supervision.process import usage_of
 
 _BELL: Final = "\a"
 

@@ -19,10 +19,10 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from lm_tools_bridge.http_server.byte_budget import ByteBudget
+from lm_tools_bridge.machine.process_facts import usage_of
 from manager import __version__
 from manager.sessions.session_manager import SessionManager
 from manager.supervision.instance import Figures, Histogram, percentiles
-from manager.supervision.process import usage_of
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
+from lm_tools_bridge.machine.process_facts import usage_of
 from lm_tools_bridge.protocol import jsonrpc
 from manager import __version__
 from manager.answers.list_adaptation import OwnServersLookup
@@ -27,7 +28,6 @@ from manager.sessions.session_manager import SessionManager
 from manager.state_file import Store
 from manager.supervision import presence
 from manager.supervision.instance import Figures, Instance, Percentiles, percentiles, sum_counts
-from manager.supervision.process import usage_of
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lm_tools_bridge.machine.peer_process import peer_pids
+from lm_tools_bridge.machine.process_facts import start_time
 from manager.routing.state.clients import ClientProcess, Peer
-from manager.supervision.process import start_time
 
 SETTLE_S: Final = 0.1
 """Pause before a look, so that connections that come together are looked up together."""

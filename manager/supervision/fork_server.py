@@ -21,13 +21,14 @@ import msgspec
 from lm_tools_bridge.backoff import backoff
 from lm_tools_bridge.machine import file_calls
 from lm_tools_bridge.machine.own_process import end_before_others, restore_limit
+from lm_tools_bridge.machine.process_facts import start_time
 from lm_tools_bridge.machine.unix_sockets import receive_descriptors
 from lm_tools_bridge.protocol import names
 from lm_tools_bridge.protocol.internal import fork_server
 from lm_tools_bridge.protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 from manager.log import logger
 from manager.supervision import environment
-from manager.supervision.process import Process, ProcessSpec, open_log, start_time, write_launch_line
+from manager.supervision.process import Process, ProcessSpec, open_log, write_launch_line
 
 FORK_S: Final = 5.0
 """Longest time for a fork. A server that is forked later gets no launch instructions and exits."""

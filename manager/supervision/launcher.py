@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from lm_tools_bridge.machine.process_facts import start_time
 from lm_tools_bridge.protocol.internal import launch
 from manager.startup.port import reserve
 from manager.state_file import InstanceRow
@@ -215,5 +216,5 @@ def _process_from_health(body: bytes) -> process.Process | None:
     answer = launch.decode_health(body)
     if answer is None or answer.pid is None or answer.pid == os.getpid():
         return None
-    started = process.start_time(answer.pid)
+    started = start_time(answer.pid)
     return process.Process.adopt(answer.pid, started) if started is not None else None

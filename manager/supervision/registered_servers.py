@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from lm_tools_bridge.machine.process_facts import start_time
 from lm_tools_bridge.protocol.errors import Refusal
 from lm_tools_bridge.protocol.internal import launch
 from lm_tools_bridge.protocol.internal.registration import Allocate, Heartbeat
@@ -292,7 +293,7 @@ class RegisteredServers:
         known = self._instances.get(record.session_id)
         if known is not None and known.nonce == record.nonce and (known.host, known.port) == record.address:
             return known
-        started = process.start_time(record.pid)
+        started = start_time(record.pid)
         instance = Instance(
             record.session_id,
             workspace_id(record.root),
@@ -332,7 +333,7 @@ class RegisteredServers:
     async def _watch_exit(self, pid: int) -> None:
         """Remove the servers of a process as soon as it exits."""
         try:
-            started = process.start_time(pid)
+            started = start_time(pid)
             watched = process.Process.adopt(pid, started) if started is not None else None
             if watched is None:
                 return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -42,7 +41,7 @@ class FileGate:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             if not stat.S_ISREG(mode):
                 raise OSError(errno.EINVAL, "not a regular file", str(path))
-            if not self.holds(real_path(descriptor, real)):  # a folder became a link meanwhile
+            if not self.holds(file_calls.real_path(descriptor, real)):  # a folder became a link meanwhile
                 raise OSError(errno.EACCES, OUTSIDE, str(path))
         except BaseException:
             os.close(descriptor)
@@ -56,28 +55,6 @@ class FileGate:
     def holds(self, real: str) -> bool:
         """Whether the file at a link-free path may be shown. Pure."""
         return f"{real}{os.sep}".startswith(self._folders)
-
-
-def real_path(descriptor: int, path: str | os.PathLike[str]) -> str:
-    """The link-free path of an open file, as the kernel knows it.
-
-    Args:
-        descriptor: of the file.
-        path: by which it was opened, for systems whose kernel does not tell.
-
-    Raises:
-        OSError: it is not known, or another file lies there by now.
-    """
-    if sys.platform == "linux":
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    if sys.platform == "darwin":
-        import fcntl
-
-        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
-    real = os.path.realpath(path)
-    if not os.path.samestat(os.stat(real), os.fstat(descriptor)):
-        raise OSError(errno.ESTALE, "it was replaced while it was read", str(path))
-    return real
 
 
 def _with_separator(folder: str) -> str:

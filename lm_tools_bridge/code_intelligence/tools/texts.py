@@ -16,7 +16,8 @@ from typing import Final
 
 from lm_tools_bridge.code_intelligence.tree.disk_text import FileLines, decoded
 from lm_tools_bridge.machine import file_calls
-from workspace_server.files.file_gate import FileGate, real_path
+from lm_tools_bridge.machine.file_calls import real_path
+from workspace_server.files.file_gate import FileGate
 
 MAX_FILE: Final = 8 * 1024 * 1024
 """Bytes: larger files are generated, and reading many of them would take seconds."""

@@ -14,7 +14,7 @@ from typing import Final
 from lm_tools_bridge.code_intelligence.tree.tree_changes import FileState
 from lm_tools_bridge.code_intelligence.wire.positions import split_lines
 from lm_tools_bridge.machine import regular_file
-from workspace_server.files.file_gate import real_path
+from lm_tools_bridge.machine.file_calls import real_path
 
 _MAX_HEAD: Final = 1000
 """Bytes: two lines that name an encoding are short."""

@@ -120,7 +120,7 @@ async def test_a_handle_and_a_cwd_that_disagree_are_refused(pair: Pair, era: str
     ("claims", "code", "word"),
     [
         ({"workspace": "nobody-00000000"}, 47101, "workspace_not_matched"),
-        ({"cwd": "/proc"}, 47101, "workspace_not_matched"),
+        ({"cwd": "/usr"}, 47101, "workspace_not_matched"),
         ({"cwd": "relative"}, -32602, "invalid_cwd"),
         ({"cwd": "/gone/for/ever"}, -32602, "invalid_cwd"),
     ],

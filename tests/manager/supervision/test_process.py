@@ -16,8 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lm_tools_bridge.machine.process_facts import start_time
 from lm_tools_bridge.protocol import names
-from manager.supervision.process import Process, ProcessSpec, spawn, start_time, tail
+from manager.supervision.process import Process, ProcessSpec, spawn, tail
 from support.processes.child_processes import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")

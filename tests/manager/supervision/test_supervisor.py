@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lm_tools_bridge.machine.process_facts import start_time
 from lm_tools_bridge.protocol.errors import Reason, Refusal
 from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import State
@@ -26,7 +27,6 @@ from manager.state_file import InstanceRow, Store
 from manager.supervision import launcher
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
-from manager.supervision.process import start_time
 from manager.supervision.supervisor import Supervisor
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"), pytest.mark.processes]

@@ -180,6 +180,14 @@ def _for_launchd(situation: Situation, writes: tuple[tuple[Path, bytes], ...]) -
     return Plan(before=before, writes=writes, after=after, notes=(note, *_ignored(situation)))
 
 
+def step_after_failure(command: Command) -> str:
+    """Where a person reads why a command of the plan failed."""
+    if command[0] == "launchctl":
+        domain = next(word for word in command if word.startswith("gui/")).partition("/lm-")[0]
+        return f"read why with: launchctl print {domain}/{LABEL}"
+    return f"read why with: journalctl --user -u {SERVICE} -n 20"
+
+
 def _ignored(situation: Situation) -> tuple[str, ...]:
     if not situation.ignored:
         return ()

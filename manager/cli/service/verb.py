@@ -19,8 +19,16 @@ from lm_tools_bridge.terminal.views import Fact, FactList
 from manager import __version__, exit_codes
 from manager.cli.service import service_manager as service_files
 from manager.cli.service.facts import Facts, gather
-from manager.cli.service.plan import Command, Plan, Refused, Supervisor, installation, removal
-from manager.cli.service.service_manager import SERVICE, Outcome
+from manager.cli.service.plan import (
+    Command,
+    Plan,
+    Refused,
+    Supervisor,
+    installation,
+    removal,
+    step_after_failure,
+)
+from manager.cli.service.service_manager import Outcome
 
 _yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
@@ -104,7 +112,7 @@ def carry_out(plan: Plan) -> None:
         outcome = _run(command)
         if not outcome.ok:
             text = f"{' '.join(command)} failed: {outcome.text or 'no reason given'}"
-            raise Failure(text, f"read why with: journalctl --user -u {SERVICE} -n 20", reason="not_started")
+            raise Failure(text, step_after_failure(command), reason="not_started")
 
 
 def _run(command: Command) -> Outcome:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from manager.cli.service.plan import Plan, Refused, Situation, Supervisor, installation, removal
+from manager.cli.service.plan import (
+    Plan,
+    Refused,
+    Situation,
+    Supervisor,
+    installation,
+    removal,
+    step_after_failure,
+)
 
 SOCKET, SERVICE = Path("/u/lm-tools-bridge.socket"), Path("/u/lm-tools-bridge.service")
 PLIST = Path("/l/lm-tools-bridge.plist")
@@ -102,3 +110,15 @@ def test_removal_without_systemd_removes_files_and_links() -> None:
 
 def test_removal_of_what_is_not_installed_does_nothing() -> None:
     assert removal(FRESH) == Plan(notes=("no service is installed",))
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("launchctl", "bootstrap", "gui/501", "/x.plist"), "launchctl print gui/501/lm-tools-bridge"),
+        (("launchctl", "bootout", "gui/501/lm-tools-bridge"), "launchctl print gui/501/lm-tools-bridge"),
+        (("systemctl", "--user", "daemon-reload"), "journalctl --user -u lm-tools-bridge.service -n 20"),
+    ],
+)
+def test_a_failure_names_the_log_of_the_system_that_failed(command: tuple[str, ...], words: str) -> None:
+    assert step_after_failure(command) == f"read why with: {words}"

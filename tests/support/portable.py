@@ -21,7 +21,6 @@ NOT_HERE = {
     "tests/manager/stdio_bridge/test_manager_start.py::test_an_existing_systemd_service_is_preferred": _SYSTEMD,
     "tests/manager/supervision/test_process.py::test_a_process_without_owner": _WAITID,
     "tests/manager/supervision/test_process.py::test_a_start_time_distinguishes_processes": _WAITID,
-    "tests/manager/supervision/test_process.py::test_a_zombie_does_not_run": _WAITID,
     "tests/manager/supervision/test_process.py::test_an_exit_is_seen_before": _WAITID,
     "tests/manager/supervision/test_supervisor.py::test_a_killed_server_is_replaced": _WAITID,
     "tests/manager/test_runtime_tuning.py": "asks glibc, which is of Linux",

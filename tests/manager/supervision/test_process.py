@@ -264,18 +264,6 @@ async def test_the_exit_of_an_adopted_process_is_noticed_without_waitid_and_pidf
     assert not adopted.is_alive
 
 
-def test_a_zombie_does_not_run_where_proc_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the secret of a server that was killed goes to whoever has its port now."""
-    monkeypatch.setattr(sys, "platform", "darwin")
-    with subprocess.Popen(["sleep", "60"]) as other:
-        started = start_time(other.pid)
-        assert started is not None
-        other.kill()
-        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-        assert start_time(other.pid) is None
-        assert Process.adopt(other.pid, started) is None
-
-
 async def test_a_reused_or_unused_pid_is_not_adopted(launcher: ProgramLauncher) -> None:
     """The start time is compared besides the pid."""
     process = launcher.start("exec sleep 60")

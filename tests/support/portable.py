@@ -13,6 +13,7 @@ IS_HIDDEN = sys.platform == "darwin" and Path("/proc/self").exists()
 _LOADS = "counts imports, and the hiding has imported some"
 _SYSTEMD = "plays systemd, which is of Linux"
 _WAITID = "asks os.waitid itself"
+_PROC = "reads /proc itself"
 NOT_HERE = {
     "tests/manager/cli/output/test_overview.py::test_it_imports_not_even_click": _LOADS,
     "tests/manager/cli/service/test_verb.py": _SYSTEMD,
@@ -23,6 +24,10 @@ NOT_HERE = {
     "tests/manager/supervision/test_process.py::test_a_start_time_distinguishes_processes": _WAITID,
     "tests/manager/supervision/test_process.py::test_an_exit_is_seen_before": _WAITID,
     "tests/manager/supervision/test_supervisor.py::test_a_killed_server_is_replaced": _WAITID,
+    "tests/lm_tools_bridge/machine/test_project_file.py::test_no_descriptor_stays_open": _PROC,
+    "tests/workspace_server/files/test_file_gate.py::test_no_descriptor_stays_open": _PROC,
+    "tests/workspace_server/files/test_file_gate.py::test_whatever_leads_to_another_file": _PROC,
+    "tests/workspace_server/internal_channel/test_no_leak.py::test_a_secret_appears_in_the_answer_only": _PROC,
     "tests/manager/test_runtime_tuning.py": "asks glibc, which is of Linux",
 }
 """Beginnings of the ids of tests, and why these cannot run. What the product lacks there does not belong here."""

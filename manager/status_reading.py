@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from lm_tools_bridge.protocol.internal.client_files import CLAUDE_CODE
 from lm_tools_bridge.protocol.internal.client_traits import OwnServers
@@ -97,6 +97,27 @@ def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
         for server in servers.pop(workspace.get("id"), [{}])
     ]
     return rows + [one for rest in servers.values() for one in rest]
+
+
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+def group_worktrees(rows: Iterable[Row]) -> list[list[Row]]:
+    """Workspaces by their repository, in the order of their first ones; the main working tree comes first.
+
+    One that is not known to be a working tree is a group of its own.
+    """
+    groups: dict[object, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(
+            row.get("repository") or ("alone", row.get("workspace"), row.get("pid")), []
+        ).append(row)
+    return [sorted(group, key=lambda row: not is_main_tree(row)) for group in groups.values()]
+
+
+def is_main_tree(row: Mapping[str, Any]) -> bool:
+    """Whether the repository of a workspace lies in its folder."""
+    return row.get("repository") == f"{row.get('root')}/.git"
 
 
 _HASH_DIGITS: Final = 12
@@ -326,6 +347,32 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
         yield SourceProblem(False, text, f"review with: {command}", is_trust=True)
 
 
+def problems_by_repository(
+    rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]
+) -> Iterator[tuple[str, SourceProblem]]:
+    """The problems of workspaces' sources, with who has them; what several worktrees have is told once.
+
+    Args:
+        rows: as `merged_workspaces`.
+        names: those of projects, by the ids of their workspaces.
+    """
+    for group in group_worktrees(rows):
+        owners: dict[tuple[bool, str], list[tuple[str, SourceProblem]]] = {}
+        for row in group:
+            for problem in source_problems(row):
+                name = names.get(str(row.get("workspace")), str(row.get("workspace")))
+                owners.setdefault((problem.is_fault, problem.text), []).append((name, problem))
+        for shared in owners.values():
+            name, problem = shared[0]
+            yield _with_others(name, len(shared) - 1), problem
+
+
+def _with_others(name: str, count: int) -> str:
+    """A project, and how many other worktrees of its repository are meant."""
+    others = "1 other worktree" if count == 1 else f"{count} other worktrees"
+    return f"{name} and {others}" if count else name
+
+
 def shell_hint(source: Mapping[str, Any], shell: Mapping[str, str]) -> str | None:
     """What to do if a server ended for want of a variable that only the user's shell has.
 
@@ -444,12 +491,22 @@ def _of_workspaces(status: Mapping[str, Any], names: Mapping[str, str]) -> Itera
             elif state in BROKEN:
                 text = f"{name} of {project} has failed"
                 yield Attention("failed", f"source {identity} {name}", text, "lmtb servers")
-        count = sum(map(len, pending(row).values()))
+    for group in group_worktrees(merged_workspaces(status)):
+        yield from _trust_of(group, names)
+
+
+def _trust_of(group: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[Attention]:
+    """What waits for trust in a repository: once for all worktrees in which as much waits."""
+    rows_by_count: dict[int, list[Mapping[str, Any]]] = {}
+    for row in group:
+        rows_by_count.setdefault(sum(map(len, pending(row).values())), []).append(row)
+    for count, rows in rows_by_count.items():
+        identity = _name(rows[0].get("workspace"))
+        project = _with_others(_name(names.get(str(rows[0].get("workspace")))), len(rows) - 1)
+        things = "1 item waits" if count == 1 else f"{count} items wait"
         if count:
-            things = "1 item waits" if count == 1 else f"{count} items wait"
-            yield Attention(
-                "trust", f"trust {identity} {count}", f"{things} for your trust in {project}", "lmtb trust"
-            )
+            text = f"{things} for your trust in {project}"
+            yield Attention("trust", f"trust {identity} {count}", text, "lmtb trust")
 
 
 def _name(value: object) -> str:

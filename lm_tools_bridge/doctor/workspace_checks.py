@@ -13,12 +13,12 @@ from manager.cli.workspace_command import answer_of
 from manager.configuration.paths import Paths
 from manager.documentation import page
 from manager.routing.resolution import unexpanded
-from manager.status_reading import merged_workspaces, objects, source_problems
+from manager.status_reading import group_worktrees, merged_workspaces, objects, problems_by_repository
 from manager.supervision.process import tail
 
 _LAST_LINES: Final = 5  # of a server's log: an exception's last lines say what it was; `lmtb log` shows all
 _MAX_LOOKED_AT: Final = 5
-"""Workspaces whose languages are looked at; each takes about a second."""
+"""Repositories, and folders that are none, whose languages are looked at; each takes about a second."""
 _MAX_NAMED: Final = 5  # unhealthy servers in one line; `lmtb servers` lists all
 _LOOK_S: Final = 10.0
 """Starts a Python process for the project, in about a second. With `_MAX_LOOKED_AT`, servers that hang cost a
@@ -48,12 +48,12 @@ def sources(situation: Situation) -> Iterator[Finding]:
     """Sources of tools that are down or wait for the user, as the running servers last reported."""
     if situation.status is None:
         return
-    servers = [instance for instance in objects(situation.status, "instanceDetails") if "sources" in instance]
-    problems = [(server, problem) for server in servers for problem in source_problems(server)]
-    for server, problem in problems:
+    servers = [row for row in merged_workspaces(situation.status) if "sources" in row]
+    names = {str(row.get("workspace")): str(row.get("workspace")) for row in servers}
+    problems = list(problems_by_repository(servers, names))
+    for who, problem in problems:
         level = Level.FAIL if problem.is_fault else Level.WARN
-        text = f"{server.get('workspace')}: {problem.text}"
-        yield Finding(level, "sources", text, problem.next_step)
+        yield Finding(level, "sources", f"{who}: {problem.text}", problem.next_step)
     if servers and not problems:
         yield Finding(
             Level.OK,
@@ -75,7 +75,9 @@ def languages(situation: Situation) -> Iterator[Finding]:
     """Language servers of running workspaces: those that are there, are missing, or wait for trust."""
     if situation.status is None:
         return
-    for server in objects(situation.status, "instanceDetails")[:_MAX_LOOKED_AT]:
+    ids = {server.get("workspace") for server in objects(situation.status, "instanceDetails")}
+    running = [row for row in merged_workspaces(situation.status) if row.get("workspace") in ids]
+    for server, *_ in group_worktrees(running)[:_MAX_LOOKED_AT]:
         root = server.get("root")
         report = (
             answer_of("languages", root, "--no-versions", limit_s=_LOOK_S) if isinstance(root, str) else None

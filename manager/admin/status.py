@@ -144,6 +144,7 @@ class Status:
             "lastExitCode": supervisor.last_exit,
             **_figures(supervisor.figures),
             "lastError": supervisor.figures.last_error,
+            **({"repository": workspace.repository} if workspace.repository else {}),
             **({"stderrTail": list(supervisor.output.lines)} if looping else {}),
         }
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lm_tools_bridge.machine.git_worktrees import worktree_at
+from lm_tools_bridge.machine.git_worktrees import proven_repository, worktree_at
 from lm_tools_bridge.machine.private_folder import remove
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.disk.filesystem import FolderExaminer
@@ -132,13 +132,23 @@ class RemovedRoots:
             if supervisor.figures.last_error in _WORDS:  # the folder is there again
                 supervisor.figures.last_error = None
             root = Path(workspace.root)
-            is_worktree = await self._lookups.run(("worktree", root), lambda: worktree_at(root) is not None)
+            is_worktree, workspace.repository = await self._place_in_git(root)
             watched = self._watched[workspace.id] = _Watched(
-                instance, instance.process.folder == workspace.root, is_worktree is True
+                instance, instance.process.folder == workspace.root, is_worktree
             )
         sign = await self._sign(workspace.root, instance.process, watched)
         if watched.watch.saw(sign) and supervisor.instance is instance:
             await _stop(workspace, supervisor, sign)
+
+    async def _place_in_git(self, root: Path) -> tuple[bool, str | None]:
+        """Whether a folder is a worktree beside the main one, and of which repository it is a tree."""
+        place = await self._lookups.run(
+            ("worktree", root), lambda: (worktree_at(root) is not None, proven_repository(root))
+        )
+        if isinstance(place, NoAnswer):
+            return False, None
+        is_worktree, repository = place
+        return is_worktree, None if repository is None else str(repository)
 
     async def _sign(self, root: str, process: Process, watched: _Watched) -> RootSign:
         if process.is_folder_deleted(root):

@@ -120,6 +120,7 @@ class Workspace:
         used_at: time of the last use, in monotonic seconds.
         moved_to: where the folder was when it was missing from its place; None if unknown.
         root_check: the root check that runs in the background.
+        repository: the git repository of which it was a working tree when its server was looked at first.
         remote: its server if it is on another host; None if its root is a folder of this machine.
     """
 
@@ -131,6 +132,7 @@ class Workspace:
     used_at: float = 0.0
     moved_to: str | None = None
     root_check: asyncio.Task[bool] | None = None
+    repository: str | None = None
     remote: RemoteServer | None = field(init=False)
 
     def __post_init__(self) -> None:

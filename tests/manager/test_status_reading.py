@@ -10,7 +10,10 @@ from manager.cli.output.overview import problems
 from manager.status_reading import (
     MAX_NAME,
     attention_items,
+    group_worktrees,
     json_object,
+    merged_workspaces,
+    problems_by_repository,
     project_names,
     shell_hint,
     source_step,
@@ -171,3 +174,43 @@ def test_nobody_is_sent_to_a_login_that_is_refused(signs_in: dict[str, Any], fir
     step = source_step(source, "/shop")
     assert step.startswith(first)
     assert ('"oauth": {}' in step) == (signs_in.get("signsIn") is False)
+
+
+def repository_rows(*folders: str, **members: Any) -> dict[str, Any]:
+    """A status in which these folders are working trees of the repository at `/shop`."""
+    details = [
+        {"id": folder.rpartition("/")[2], "root": folder, "repository": "/shop/.git", "state": "ready"}
+        for folder in folders
+    ]
+    instances = [{"workspace": row["id"], "root": row["root"], "pid": 1, **members} for row in details]
+    return {"workspaceDetails": details, "instanceDetails": instances}
+
+
+PENDING = [{"code": "TRUST_PENDING", "message": "a", "details": "lmtb trust /shop"}]
+
+
+def test_worktrees_stand_below_the_main_tree_of_their_repository() -> None:
+    status = repository_rows("/x/b", "/shop", "/x/a")
+    status["workspaceDetails"].insert(1, {"id": "blog", "root": "/blog"})
+    groups = group_worktrees(merged_workspaces(status))
+    assert [[row["workspace"] for row in group] for group in groups] == [["shop", "b", "a"], ["blog"]]
+
+
+def test_what_all_worktrees_wait_for_is_told_once() -> None:
+    status = repository_rows(*(f"/x/tree-{number}" for number in range(19)), "/shop", issues=PENDING)
+    rows = merged_workspaces(status)
+    ((who, problem),) = problems_by_repository(rows, {"shop": "shop"})
+    assert (who, problem.text) == ("shop and 19 other worktrees", "1 item waits for your trust")
+    assert problem.next_step == "review with: lmtb trust /shop"
+    assert [item.text for item in attention_items(status)] == [
+        "1 item waits for your trust in shop and 19 other worktrees"
+    ]
+
+
+def test_what_differs_between_worktrees_is_told_of_each() -> None:
+    status = repository_rows("/shop", "/x/a", issues=PENDING)
+    status["instanceDetails"][1]["issues"] = [*PENDING, {**PENDING[0], "message": "b"}]
+    rows = merged_workspaces(status)
+    texts = [(who, problem.text) for who, problem in problems_by_repository(rows, {})]
+    assert texts == [("shop", "1 item waits for your trust"), ("a", "2 items wait for your trust")]
+    assert len(attention_items(status)) == 2

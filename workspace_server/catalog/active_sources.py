@@ -31,6 +31,7 @@ from workspace_server.sources.factory import SourceFactory
 from workspace_server.sources.feature_part import DefinitionGuard, GuardedServer, SourceSpec
 from workspace_server.sources.inactive import pending_issue
 from workspace_server.trust.difference import changed_data
+from workspace_server.trust.inheritance import content_digest
 from workspace_server.trust.item import TrustItem, Verdict
 from workspace_server.trust.items import (
     SETTINGS_KEY,
@@ -50,8 +51,8 @@ class FileState:
     """What the files contain: configuration, trust verdicts by item key, a problem of the trust store.
 
     `changed_data` are the files, by item key, that may be data and that changed since the item was trusted.
-    `digests` are those of the items, by key. `trusted` are the items of features that were trusted, with
-    their digests; what they are now is compared where they are used.
+    `digests` are those of the items' content, by key. `trusted` are the items of features that were trusted,
+    with their digests; what they are now is compared where they are used.
     """
 
     configuration: Configuration
@@ -192,7 +193,7 @@ class ActiveSources:
             verdicts,
             issue,
             self._changed_data(items, verdicts),
-            {item.key: item.digest() for item in items},
+            {item.key: content_digest(item, str(self._root)) for item in items},
             self._trusted_by_prefix(),
         )
 

@@ -16,6 +16,7 @@ from msgspec import structs
 from lm_tools_bridge.protocol.issues import Issue
 from workspace_server import log
 from workspace_server.catalog import view as views
+from workspace_server.catalog.listing import WAIT_S
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Kind, View
 from workspace_server.config.model import Configuration
@@ -94,7 +95,7 @@ class Toolset:
         """The view for a request that has just arrived.
 
         Args:
-            first_wait_s: seconds from now that a source without a known list may take; None for
+            first_wait_s: seconds from now that a source without a known list may take, 0 for none; None for
                 `FIRST_WAIT_S` from when it is asked.
             with_files: whether files are checked that only requests about resources and skills depend on.
         """
@@ -105,8 +106,10 @@ class Toolset:
         configuration = await self._configure()
         if with_files:
             await self._registry.check_files()
-        if first_wait_s is not None:
-            first_wait_s = max(0.0, arrived + first_wait_s - loop.time())
+        if (
+            first_wait_s
+        ):  # a list of an earlier life, or of another worktree, only has to be read from the disk
+            first_wait_s = max(WAIT_S, arrived + first_wait_s - loop.time())
         snapshot = await self._registry.snapshot(first_wait_s)
         if snapshot is self._view.snapshot and configuration is self._view.configuration:
             return self._view

@@ -6,12 +6,14 @@ if it means the same in another folder: a path that leads out of the folder by `
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from workspace_server.trust.item import TrustItem, canonical, texts_in
+from workspace_server.trust.moved_entries import without_place
 
 _OUT: Final = re.compile(r"(?<!\.)\.\.(?![\w.-])")
 """`..` as a part of a path, also behind an option (`-I../include`). Where it is something else, the user
@@ -36,6 +38,12 @@ def is_same_elsewhere(
     if item.leads_out or hashes != item.hashes():
         return False
     return canonical(_within(facts, folder)) == canonical(_within(item.facts, root))
+
+
+def content_digest(item: TrustItem, root: str) -> str:
+    """A digest of what an item starts or connects to, in whichever file and worktree it is written."""
+    facts = without_place(_within(item.facts, root))
+    return hashlib.sha256(canonical([item.key, facts, item.hashes()])).hexdigest()
 
 
 def _within(facts: Mapping[str, Any], folder: str) -> Mapping[str, Any]:

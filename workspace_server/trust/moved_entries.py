@@ -52,11 +52,11 @@ def has_only_moved(facts: Mapping[str, Any], hashes: Mapping[str, str], item: Tr
         return False
     if hashes != item.hashes():
         return False
-    return _without_place(facts) == _without_place(item.facts)
+    return without_place(facts) == without_place(item.facts)
 
 
-def _without_place(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts without the file, and the entry in one form whichever file it is written in."""
+def without_place(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts without the file of the entry, and the entry in one form whichever file it is written in."""
     written = facts.get("written")
     if not isinstance(written, Mapping):
         return dict(facts)

@@ -25,13 +25,15 @@ from manager.savings import Savings, count_savings, savings_text
 from manager.status_reading import (
     TRUST_PENDING,
     approval_text,
+    group_worktrees,
     is_gone,
+    is_main_tree,
     merged_workspaces,
     names_of_projects,
     objects,
+    problems_by_repository,
     project_names,
     running_twice,
-    source_problems,
 )
 
 LIMIT_S: Final = 5.0
@@ -154,9 +156,14 @@ def overview(
 
 
 def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:
-    """Workspaces as a table for people."""
+    """Workspaces as a table for people; the worktrees of a repository stand below its main working tree."""
     names = project_names(row.get("workspace") for row in rows)
-    return Table(_COLUMNS, [_workspace_row(row, names) for row in rows], indent=indent)
+    for group in group_worktrees(rows):
+        for row in group[1:] if is_main_tree(group[0]) else ():
+            identity = str(row.get("workspace"))
+            names[identity] = f"└ {names[identity]}"
+    ordered = [row for group in group_worktrees(rows) for row in group]
+    return Table(_COLUMNS, [_workspace_row(row, names) for row in ordered], indent=indent)
 
 
 def _without_trust(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -176,9 +183,11 @@ def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> 
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
             texts.append(f"{names.get(str(row.get('workspace')))} is {row['state']}: {why}")
-        row_to_read = _without_trust(row) if project is not None and row.get("root") == project.root else row
-        name = names.get(str(row.get("workspace")))
-        texts += [f"{name}: {problem.text}" for problem in source_problems(row_to_read)]
+    is_read_anew = {project.root} if project is not None else set()
+    rows = [
+        _without_trust(row) if row.get("root") in is_read_anew else row for row in merged_workspaces(status)
+    ]
+    texts += [f"{who}: {problem.text}" for who, problem in problems_by_repository(rows, names)]
     texts += [project.text] if project is not None and project.names else []
     return [*texts, *(f"{text}; run each once: {command}" for text, command in running_twice(status))]
 

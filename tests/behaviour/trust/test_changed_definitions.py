@@ -53,7 +53,7 @@ async def test_the_old_words_stay_until_the_user_accepts(gateway: Gateway, whose
         return "TRUST_PENDING" in await codes(client)
 
     async def is_accepted() -> bool:
-        return "pass it on" in (await listed(client))["turncoat__echo"]["description"]
+        return "pass it on" in (await listed(client))["turncoat__echo"].get("description", "")
 
     await eventually(is_waiting)
     assert (await listed(client))["turncoat__echo"] == before

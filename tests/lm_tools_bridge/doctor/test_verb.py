@@ -219,6 +219,16 @@ def test_sources_in_trouble_are_named_with_the_next_step(
     assert step in (found["sources"]["hint"] or "")
 
 
+def test_what_twenty_worktrees_wait_for_is_one_line(diagnose: Any, control: Any) -> None:
+    roots = ["/srv/shop", *(f"/srv/shop/.claude/worktrees/{number}" for number in range(19))]
+    known = [{"id": root[5:], "root": root, "repository": "/srv/shop/.git"} for root in roots]
+    waiting = {"sources": [], "issues": [issue("TRUST_PENDING", "warning")]}
+    servers = [{"workspace": root[5:], "root": root, "state": "ready", **waiting} for root in roots]
+    control.say("GET /mcp/status", healthy(workspaceDetails=known, instanceDetails=servers))
+    _, found = diagnose()
+    assert found["sources"]["message"] == "shop and 19 other worktrees: 1 item waits for your trust"
+
+
 @pytest.mark.parametrize(
     ("mode", "level"), [(0o700, "ok"), (0o750, "fail"), (0o707, "fail")], ids=["private", "group", "others"]
 )

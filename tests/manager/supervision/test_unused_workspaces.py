@@ -116,6 +116,8 @@ async def test_a_removed_worktree_stops_its_server_with_the_next_look(scene: Sce
     main = repository(tmp_path / "main")
     tree = worktree(main)
     (_, kept), (workspace, server) = await scene.serve(main), await scene.serve(tree)
+    await scene.watch.look()
+    assert workspace.repository == str(main / ".git")
     git(main, "worktree", "remove", "--force", str(tree))
     await scene.watch.look()
     assert not server.is_alive

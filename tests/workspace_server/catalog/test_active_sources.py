@@ -192,7 +192,7 @@ async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tm
     setup.user('[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://example.com"\ntoken_env = "TOKEN"\n')
     seen = []
 
-    def server(entry: StdioServer | RemoteServer) -> Source:
+    def server(entry: StdioServer | RemoteServer, guard: Any) -> Source:
         seen.append(setup.dependencies.variables.get("TOKEN"))
         return FakeSourceFactory.server(setup.factory, entry)
 

@@ -167,3 +167,22 @@ async def test_the_wait_for_a_new_source_begins_when_the_request_arrives(virtual
     assert virtual_time.passed == pytest.approx(35)
     assert names_in(toolset) == []
     await toolset.close()
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize(("first_wait_s", "offered"), [(1.0, ["a"]), (0.0, [])])
+async def test_a_list_that_is_stored_is_read_even_if_the_login_shell_took_all_the_time(
+    first_wait_s: float, offered: list[str]
+) -> None:
+    source = ScriptedSource([tool("a")])
+    source.gate.clear()
+
+    async def configure() -> Configuration:
+        await asyncio.sleep(3)
+        asyncio.get_running_loop().call_later(0.1, source.gate.set)  # a slow disk
+        return Configuration()
+
+    toolset = Toolset(Registry([source]), configure, check_interval_s=60)
+    view = await toolset.current(first_wait_s)
+    assert [each.name for each in view.tools] == offered
+    await toolset.close()

@@ -16,7 +16,7 @@ import pytest
 
 from support.projects.git_repositories import repository, worktree
 from workspace_server.command.trust_view import all_items
-from workspace_server.trust.inheritance import leads_out
+from workspace_server.trust.inheritance import content_digest, leads_out
 from workspace_server.trust.item import TrustItem
 from workspace_server.trust.store import TrustStore
 
@@ -138,6 +138,22 @@ def test_a_path_that_leads_out_of_the_folder_is_asked_for(tmp_path: Path, entry:
     trusted = TrustedRepository(tmp_path, entry)
     assert trusted.verdict(trusted.main) == "trusted"
     assert trusted.verdict(trusted.tree) == "never"
+
+
+def test_the_digest_of_the_content_is_that_of_the_same_server_in_every_worktree(
+    trusted: TrustedRepository,
+) -> None:
+    (main,), (tree,) = trusted.items(trusted.main), trusted.items(trusted.tree)
+    digest = content_digest(main, str(trusted.main))
+    assert content_digest(tree, str(trusted.tree)) == digest
+    (trusted.tree / "serve.sh").write_text("exec other\n")
+    (changed,) = trusted.items(trusted.tree)
+    assert content_digest(changed, str(trusted.tree)) != digest
+    (trusted.main / ".mcp.json").rename(trusted.main / ".cursor.json")
+    (trusted.main / ".cursor").mkdir()
+    (trusted.main / ".cursor.json").rename(trusted.main / ".cursor/mcp.json")
+    (moved,) = trusted.items(trusted.main)
+    assert content_digest(moved, str(trusted.main)) == digest
 
 
 def test_dots_that_are_no_part_of_a_path_lead_nowhere() -> None:

@@ -41,6 +41,21 @@ def test_it_says_what_the_verb_says(environ: dict[str, str], control: Any, run: 
     assert "busy-2" in ended.stdout
 
 
+def test_worktrees_stand_below_their_repository() -> None:
+    roots = {"x-1": "/x", "shop-2": "/shop", "tree-3": "/trees/tree"}
+    rows = [
+        {
+            "workspace": name,
+            "root": root,
+            "state": "ready",
+            **({} if root == "/x" else {"repository": "/shop/.git"}),
+        }
+        for name, root in [*reversed(roots.items())]
+    ]
+    table = overview.workspace_table(rows)
+    assert [row[0] for row in table.rows] == ["shop-2", "└ tree-3", "x-1"]
+
+
 def test_it_imports_not_even_click(environ: dict[str, str], control: Any) -> None:
     """Half of the verb's processor time was click's."""
     control.say("GET /mcp/status", STATUS)

@@ -50,13 +50,15 @@ async def untrust(project: Project) -> None:
     await asyncio.to_thread(store.untrust, project.root)
 
 
-async def test_a_new_worktree_has_all_tools_in_its_first_list_and_its_own_server(gateway: Gateway) -> None:
+async def test_a_new_worktree_has_all_tools_before_its_own_server_ran(gateway: Gateway) -> None:
     main = repository_of(gateway, "worked-on")
     await main.trust()
     await until_stored(main)
     tree = tree_of(main, "feat")
-    assert "here__echo" in await listed(tree.modern)
-    assert await codes(tree.modern) == []
+    await tree.until_listed("here__echo")
+    (state,) = [row for row in (await tree.inspect())["sources"] if row["id"] == "stdio:here"]
+    assert (state["state"], state["pid"], state["stale"]) == ("idle", None, True)
+    assert "TRUST_PENDING" not in await codes(tree.modern)
     assert Path(await text_of(tree.modern, "here__echo")) == tree.root
     assert Path(await text_of(main.modern, "here__echo")) == main.root
 
@@ -66,11 +68,11 @@ async def test_what_differs_in_a_worktree_waits_there_only(gateway: Gateway) -> 
     await main.trust()
     await until_stored(main)
     tree = tree_of(main, "feat")
-    assert "here__echo" in await listed(tree.modern)
+    await tree.until_listed("here__echo")
     (tree.root / "server.py").write_text("import pathlib; pathlib.Path('ran').touch()\n")
     assert "here__echo" not in await listed(tree.modern)
     assert "TRUST_PENDING" in await codes(tree.modern)
-    assert "here__echo" in await listed(main.modern)
+    await main.until_listed("here__echo")
     assert not (tree.root / "ran").exists()
 
 
@@ -80,7 +82,7 @@ async def test_what_is_revoked_in_one_worktree_ends_in_all(gateway: Gateway) -> 
     await until_stored(main)
     trees = [tree_of(main, "one"), tree_of(main, "two")]
     for tree in trees:
-        assert "here__echo" in await listed(tree.modern)
+        await tree.until_listed("here__echo")
     await untrust(trees[0])
     for project in (main, *trees):
         assert "here__echo" not in await listed(project.modern)
@@ -97,7 +99,7 @@ async def test_a_folder_that_claims_to_be_a_worktree_gets_nothing(gateway: Gatew
     for claim in (f"{main.root}/.git/worktrees/feat", f"{main.root}/.git"):
         (hostile.root / ".git").write_text(f"gitdir: {claim}\n")
         assert "here__echo" not in await listed(hostile.modern)
-    assert "here__echo" in await listed(true_tree.modern)
+    await true_tree.until_listed("here__echo")
 
     async def is_pending() -> bool:
         return "TRUST_PENDING" in await codes(hostile.modern)

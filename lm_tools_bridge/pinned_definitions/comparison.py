@@ -68,7 +68,9 @@ def _all_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Cha
 
 def new_tool(definition: Mapping[str, Any]) -> Change:
     """The difference between no tool and this one."""
-    return Change("", False, f"a new tool: {_shown(clean_text(str(definition.get('description', ''))))}")
+    return Change(
+        "", False, f"a new tool: {_shortened_value(clean_text(str(definition.get('description', ''))))}"
+    )
 
 
 def _relevant(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def _mapping(
         if are_names and key not in new:
             yield Change(there, name != "patternProperties", "is gone")
         elif are_names and key not in old:
-            yield Change(there, False, f"is new: {_shown(new[key])}")
+            yield Change(there, False, f"is new: {_shortened_value(new[key])}")
         else:
             # the key of a parameter is no keyword, even if it is called `description`
             yield from _member(there, "" if are_names else key, old.get(key), new.get(key), depth + 1)
@@ -199,8 +201,8 @@ def _other(place: str, old: Any, new: Any) -> Change:
 
 
 def _values(old: Any, new: Any) -> str:
-    was = "nothing" if old is None else _shown(old)
-    now = "nothing" if new is None else _shown(new)
+    was = "nothing" if old is None else _shortened_value(old)
+    now = "nothing" if new is None else _shortened_value(new)
     return f"{was} became {now}"
 
 
@@ -208,6 +210,6 @@ _MAX_SHOWN: Final = 300
 """Characters of a value in a line; the whole of it decides, and is part of what the user accepts."""
 
 
-def _shown(value: Any) -> str:
+def _shortened_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"

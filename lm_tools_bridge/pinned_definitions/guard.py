@@ -65,13 +65,13 @@ class PinnedGuard:
         if mode == "take" or files is None:
             return entries, ()
         pins = _decoded(files.load(self._key))
-        listed = [_definition(entry) for entry in entries]
+        definitions = [_definition(entry) for entry in entries]
         is_accepted = pins is not None and self._is_accepted(pins)
-        outcome = settle(pins, self._source, listed, version, mode, is_accepted=is_accepted)
+        outcome = settle(pins, self._source, definitions, version, mode, is_accepted=is_accepted)
         self._save(files, pins, self._with_root(outcome.pins))
         settled = [
-            entry if now is said else msgspec.Raw(msgspec.json.encode(now))
-            for entry, said, now in zip(entries, listed, outcome.in_force, strict=True)
+            entry if now is definition else msgspec.Raw(msgspec.json.encode(now))
+            for entry, definition, now in zip(entries, definitions, outcome.in_force, strict=True)
             if now is not None
         ]
         return settled, () if self._is_settled(outcome.pins) else (self._issue(),)

@@ -57,18 +57,18 @@ class Outcome:
     Attributes:
         pins: what is known now.
         in_force: for each definition of the list the one to offer; None for a tool that is not offered.
-        taken: the harmless changes, by tool.
+        harmless_changes: those that were taken, by tool.
     """
 
     pins: Pins
     in_force: Sequence[Definition | None]
-    taken: Mapping[str, Sequence[Change]] = field(default_factory=dict)
+    harmless_changes: Mapping[str, Sequence[Change]] = field(default_factory=dict)
 
 
 def settle(
     pins: Pins | None,
     source: str,
-    listed: Sequence[Definition],
+    definitions: Sequence[Definition],
     version: str,
     mode: Mode,
     *,
@@ -79,30 +79,30 @@ def settle(
     Args:
         pins: what is known; None if this is the server's first list.
         source: the id of the source.
-        listed: the definitions, in the order of the list. Those without a name are passed on.
+        definitions: the definitions, in the order of the list. Those without a name are passed on.
         version: what the server calls its version.
         is_accepted: whether the user trusts the item of what is held.
     """
     if pins is None:
-        tools = {name: dict(definition) for name, definition in _first_of_each(listed)}
-        return Outcome(Pins(source=source, version=version, tools=_capped(tools)), listed)
+        tools = {name: dict(definition) for name, definition in _first_of_each(definitions)}
+        return Outcome(Pins(source=source, version=version, tools=_capped(tools)), definitions)
     base = {**pins.tools, **pins.held} if is_accepted else dict(pins.tools)
     held: dict[str, dict[str, Any]] = {}
-    taken: dict[str, Sequence[Change]] = {}
+    harmless_changes: dict[str, Sequence[Change]] = {}
     replaced: dict[int, Definition | None] = {}
-    for name, definition in _first_of_each(listed):
+    for name, definition in _first_of_each(definitions):
         before = base.get(name)
         changes = _changes(before, definition, mode)
         if is_accepted and name in pins.held and not compare(pins.tools.get(name, {}), definition):
             changes = ()  # back to what was in force before the user accepted something else
         if all(change.is_harmless for change in changes):
             base[name] = dict(definition)
-            taken |= {name: changes} if changes else {}
+            harmless_changes |= {name: changes} if changes else {}
         else:
             held[name] = dict(definition)
             replaced[id(definition)] = before if mode == "hold" else None
-    in_force = [replaced.get(id(definition), definition) for definition in listed]
-    return Outcome(_after(pins, base, held, version, is_accepted=is_accepted), in_force, taken)
+    in_force = [replaced.get(id(definition), definition) for definition in definitions]
+    return Outcome(_after(pins, base, held, version, is_accepted=is_accepted), in_force, harmless_changes)
 
 
 def _changes(before: Definition | None, definition: Definition, mode: Mode) -> Sequence[Change]:
@@ -113,10 +113,10 @@ def _changes(before: Definition | None, definition: Definition, mode: Mode) -> S
     return [new_tool(definition)._replace(is_harmless=mode != "strict")]
 
 
-def _first_of_each(listed: Sequence[Definition]) -> Iterator[tuple[str, Definition]]:
+def _first_of_each(definitions: Sequence[Definition]) -> Iterator[tuple[str, Definition]]:
     """The definitions that will be offered, by the names under which they will: names are cleaned."""
     names: set[str] = set()
-    for definition in listed:
+    for definition in definitions:
         name = definition.get("name")
         clean_name = re.sub("[\t\n]", "", clean_text(name)) if isinstance(name, str) else ""
         if clean_name and clean_name not in names:
@@ -151,8 +151,12 @@ def _after(
     is_accepted: bool,
 ) -> Pins:
     """What is known after a list; what was accepted stays held as long as the server says just that."""
-    if is_accepted and not held and all(base.get(name) == said for name, said in pins.held.items()):
-        own = {name: said for name, said in base.items() if name not in pins.held}
+    if (
+        is_accepted
+        and not held
+        and all(base.get(name) == definition for name, definition in pins.held.items())
+    ):
+        own = {name: definition for name, definition in base.items() if name not in pins.held}
         return msgspec.structs.replace(pins, tools=_capped({**pins.tools, **own}))
     tools = _capped(base)
     if not held:
@@ -172,8 +176,10 @@ def _after(
 def _lines(pins: Pins) -> Iterator[str]:
     lines = [
         f"{name}{f' {change.place}' if change.place else ''}: {change.text}"
-        for name, said in sorted(pins.held.items())
-        for change in (compare(pins.tools[name], said) if name in pins.tools else [new_tool(said)])
+        for name, definition in sorted(pins.held.items())
+        for change in (
+            compare(pins.tools[name], definition) if name in pins.tools else [new_tool(definition)]
+        )
     ]
     yield from lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:

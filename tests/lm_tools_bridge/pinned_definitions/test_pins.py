@@ -54,7 +54,7 @@ def test_a_strict_user_is_not_offered_changed_and_new_tools() -> None:
 def test_new_tools_are_taken_and_pinned_then() -> None:
     outcome = listed(pinned(), tool(), tool("new"))
     assert list(outcome.in_force) == [tool(), tool("new")]
-    assert list(outcome.taken) == ["new"]
+    assert list(outcome.harmless_changes) == ["new"]
     assert list(listed(outcome.pins, tool("new", EVIL)).in_force) == [tool("new")]
 
 
@@ -63,7 +63,7 @@ def test_harmless_changes_are_taken_and_told() -> None:
     before = listed(None, tool(annotations={"readOnlyHint": True})).pins
     outcome = listed(before, stricter)
     assert list(outcome.in_force) == [stricter]
-    assert [change.text for change in outcome.taken["add"]] == ["true became false"]
+    assert [change.text for change in outcome.harmless_changes["add"]] == ["true became false"]
     assert outcome.pins.tools == {"add": stricter}
 
 

@@ -73,7 +73,7 @@ class ServerList(Generic[Item]):
         self._first_seen: dict[str, str] = {}
         self._problems: tuple[Issue, ...] = ()
         self._guard = guard
-        self._listed: tuple[Pages, str] | None = None
+        self._last: tuple[Pages, str] | None = None
 
     def original(self, name: str) -> str:
         """The server's own name of an entry."""
@@ -115,9 +115,9 @@ class ServerList(Generic[Item]):
 
     async def settle_again(self) -> None:
         """Ask the guard again which definitions of the last list are offered, as the user decided."""
-        if self._listed is not None:
+        if self._last is not None:
             self._first_seen.clear()  # what the user accepted is no news
-            await self._use(*self._listed)
+            await self._use(*self._last)
 
     def failed(self, error: str) -> None:
         """The server did not say; the last list stays.
@@ -142,12 +142,12 @@ class ServerList(Generic[Item]):
         return issues
 
     async def _use(self, pages: Pages, version: str) -> None:
-        self._listed = listed = (pages, version)
+        self._last = last = (pages, version)
         offered: Sequence[msgspec.Raw] = pages.entries
         of_guard: Sequence[Issue] = ()
         if self._guard is not None:
             offered, of_guard = await asyncio.to_thread(self._guard.settle, pages.entries, version)
-            if self._listed is not listed:
+            if self._last is not last:
                 return  # there is a newer list
         entries = self._read(offered)
         issues = [*entries.issues, *of_guard]

@@ -78,7 +78,7 @@ def add(home: Path) -> Callable[[str], Path]:
     """Adds us to a client's file, as a user does; the file."""
 
     def call(name: str) -> Path:
-        added = json.loads(run("client", "add", name, "--yes", "--json").stdout)
+        added = json.loads(run("client", "add", name, "--no-servers", "--yes", "--json").stdout)
         return Path(added["clients"][0]["file"])
 
     return call

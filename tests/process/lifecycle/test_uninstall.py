@@ -113,7 +113,7 @@ async def test_moved_servers_go_back_to_every_file_and_what_others_wrote_stays(
     claude.write_text(mine)
     (project / ".mcp.json").write_text(theirs := '{\n  "mcpServers": {"db": {"command": "db"}}\n}\n')
     for words in (
-        ("adopt", "--yes", "--cwd", str(project)),
+        ("adopt", "--move", "--yes", "--cwd", str(project)),
         ("adopt", "--user", "--yes"),
         ("client", "add", "claude-code", "--yes"),
     ):
@@ -131,7 +131,7 @@ async def test_moved_servers_go_back_to_every_file_and_what_others_wrote_stays(
 async def test_undo_data_stays_while_a_server_is_not_back(used: ManagerHome, tmp_path: Path) -> None:
     project = make_project(tmp_path / "shop")
     (project / ".mcp.json").write_text('{"mcpServers": {"db": {"command": "db"}}}\n')
-    assert (await used.lmtb("adopt", "--yes", "--cwd", str(project))).code == 0
+    assert (await used.lmtb("adopt", "--move", "--yes", "--cwd", str(project))).code == 0
     (project / ".mcp.json").write_text('{"mcpServers": {"db": {"command": "another"}}}\n')
     done = await used.lmtb("uninstall", "--yes")
     assert done.code == 0, done.err

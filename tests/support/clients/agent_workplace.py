@@ -109,7 +109,7 @@ class Workplace:
         trusted.parent.mkdir()
         trusted.write_text(json.dumps({str(self.project): "TRUST_FOLDER"}))
         name = next(name for name, one in AGENTS.items() if one is self.agent)
-        added = await self.as_its_user("client", "add", name, "--yes")
+        added = await self.as_its_user("client", "add", name, "--no-servers", "--yes")
         assert added.code == 0, added
         place = Place(self._agent_home, self.project, self.manager.address, "", self.shell)
         run = await list_servers(self.agent, self.installed, place, RUN_S)

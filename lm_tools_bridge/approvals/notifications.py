@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from lm_tools_bridge.approvals.board import ApprovalBoard
 from lm_tools_bridge.machine.own_process import with_session_folder
+from manager.attention import Attention, attention_items
 from manager.log import logger
-from manager.status_reading import Attention, attention_items
 
 if TYPE_CHECKING:
     from dbus_fast import Message

@@ -18,9 +18,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _BRACE: Final = re.compile(r"[{}]")
 MAX_DEPTH: Final = 16
@@ -55,8 +54,7 @@ class UnresolvedPlaceholderError(Exception):
         self.is_variable = is_variable
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceholderRules:
+class PlaceholderRules(NamedTuple):
     """What a client expands. `bare`: `${X}` and `${X:-default}`; `tilde`: a leading `~`."""
 
     bare: bool
@@ -67,8 +65,7 @@ TOML: Final = PlaceholderRules(bare=True, tilde=True)
 """The rules of `workspace.toml`. Those of clients' files are in `protocol/internal/client_files.py`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceholderValues:
+class PlaceholderValues(NamedTuple):
     """The values of placeholders in one workspace. `environ` is this process's environment."""
 
     root: Path
@@ -212,8 +209,7 @@ EDITOR: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(NamedTuple):
     """A value with its variables replaced, and the names of those that are not set."""
 
     value: Any

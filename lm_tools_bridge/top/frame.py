@@ -11,8 +11,9 @@ from typing import Any, Final
 from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, Table, Tone, View, tone_of
 from lm_tools_bridge.text.quantities import duration, size
 from lm_tools_bridge.top.sample import Sample, Usage
+from manager.attention import attention_items
 from manager.savings import savings_text
-from manager.status_reading import attention_items, is_gone, merged_workspaces, objects, project_names
+from manager.status_reading import is_gone, merged_workspaces, objects, project_names
 
 _MANAGER: Final = (
     "state", "version", "pid", "address", "uptimeSec", "connectedClients", "sessions", "streams", "rssBytes",

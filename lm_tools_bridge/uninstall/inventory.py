@@ -21,6 +21,7 @@ _STATE: Final = (
     "state.sqlite3*",
     "calls.sqlite3*",
     "approvals",
+    "definitions",
     "lists",
     "tasks",
     "trust",
@@ -39,6 +40,7 @@ _CONTENTS: Final = {
     name: re.compile(rf"(?:{pattern}|(?:.*/)?\.[^/]+\.[0-9a-f]{{12}})")  # also what was never renamed
     for name, pattern in {
         "approvals": rf"(?:{_WORKSPACE}/)?(?:key|lock|spent/\d+-[0-9a-f]+)",
+        "definitions": r"[0-9a-f]{16,64}[^/]*\.json",
         "client-files": r"lock|[a-z0-9-]+\.json",
         "internal": rf"{_SOCKETS}|[^/]+\.json|\.?lock",
         "lists": r"[0-9a-f]{16,64}[^/]*\.json",

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from manager.attention import MAX_NAME, attention_items
 from manager.cli.output.overview import problems
 from manager.status_reading import (
-    MAX_NAME,
-    attention_items,
     group_worktrees,
     json_object,
     merged_workspaces,

@@ -11,7 +11,7 @@ import manager
 from scripts.call_trace.__main__ import Trace, trace_call
 
 ARCHITECTURE = Path(manager.__file__).parents[1] / "docs" / "build" / "architecture.md"
-MOST_MODULES = {"manager": 36, "workspace_server": 32}
+MOST_MODULES = {"manager": 36, "workspace_server": 33}
 """Who reads the way of one call opens so many modules; fewer are better."""
 
 

@@ -8,24 +8,24 @@ interpreter does this; all programs that the tests start use it, too.
 from __future__ import annotations
 
 # Imports of others that ask for the system: they must get the true answer.
-import asyncio  # noqa: F401
-import ctypes.util  # noqa: F401
+import asyncio
+import ctypes.util
 import fcntl
-import mimetypes  # noqa: F401
-import multiprocessing.connection  # noqa: F401
+import mimetypes
+import multiprocessing.connection
 import os
 import resource
-import shutil  # noqa: F401
+import shutil
 import signal
 import socket
 import struct
-import subprocess  # noqa: F401
+import subprocess
 import sys
 import sysconfig
-import tempfile  # noqa: F401
-import urllib.request  # noqa: F401
-import uuid  # noqa: F401
-import webbrowser  # noqa: F401
+import tempfile
+import urllib.request
+import uuid
+import webbrowser
 from contextlib import suppress
 from typing import Any
 
@@ -59,9 +59,9 @@ def hide() -> None:
             if hasattr(module, name):
                 delattr(module, name)
     del socket.SO_PEERCRED
-    socket.socket.getsockopt = _getsockopt  # type: ignore[method-assign]
+    socket.socket.getsockopt = _getsockopt  # type: ignore[method-assign]  # what Linux has is hidden
     os.readlink = _readlink
-    fcntl.F_GETPATH = _F_GETPATH  # type: ignore[attr-defined]
+    fcntl.F_GETPATH = _F_GETPATH  # type: ignore[attr-defined]  # macOS has it
     fcntl.fcntl = _fcntl
     sys.addaudithook(_refuse)
     sys.platform = "darwin"

@@ -33,7 +33,8 @@ from workspace_server.command.trust_view import (
 )
 from workspace_server.trust.difference import differences
 from workspace_server.trust.item import TrustItem, trust_command, untrust_command
-from workspace_server.trust.store import RecordedItem, TrustedWorkspace, TrustStore, TrustStoreError
+from workspace_server.trust.records import RecordedItem
+from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStoreError
 
 FOLDER: Final = "trust"
 """The trust store's folder in the state folder."""

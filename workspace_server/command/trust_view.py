@@ -31,7 +31,8 @@ from workspace_server.sources.scripts.catalog import Catalog, Snapshot
 from workspace_server.trust.difference import ItemChange, file_line
 from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.items import NO_MARKS, DataMarks, TrustItemFactory
-from workspace_server.trust.store import RecordedItem, TrustStore, recorded_file
+from workspace_server.trust.records import RecordedItem, recorded_file
+from workspace_server.trust.store import TrustStore
 
 
 @dataclass(frozen=True, slots=True)

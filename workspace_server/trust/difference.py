@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 
 from lm_tools_bridge.text.printable import printable
 from workspace_server.trust.item import TrustItem, split_name
+from workspace_server.trust.records import RecordedFile, RecordedItem, recorded_file
 from workspace_server.trust.redaction import shortened
-from workspace_server.trust.store import RecordedFile, RecordedItem, recorded_file
 
 # A person reads the difference in a terminal before trusting it; longer ones say that they are cut.
 MAX_LINES: Final = 400

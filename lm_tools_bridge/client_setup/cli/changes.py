@@ -152,7 +152,7 @@ class Changes:
             self._offer.check()
         plans = {client.id: self._plan(client) for client in clients}
         clients = self._without_lone_hooks(clients, plans)
-        results = [self._shown(client, plans[client.id]) for client in clients]
+        results = [self._show_plan(client, plans[client.id]) for client in clients]
         planned = [client for client in clients if isinstance(plans[client.id], Planned)]
         self._look_at_servers(clients, results)
         answer = self._answer(planned)
@@ -279,7 +279,7 @@ class Changes:
                 rows[client.id]["checks"] = [finding.as_json() for finding in findings]
                 say(*(view for finding in findings for view in shown(finding)))
 
-    def _shown(self, client: Client, planned: Planned | Unchanged | Refusal) -> dict[str, Any]:
+    def _show_plan(self, client: Client, planned: Planned | Unchanged | Refusal) -> dict[str, Any]:
         """Show what is planned for a client; for programs, what is known of it by now."""
         if isinstance(planned, Refusal):
             return self._refused(client, planned)

@@ -19,12 +19,12 @@ from lm_tools_bridge.terminal.views import Column, Fact, FactList, Kind, Note, T
 from lm_tools_bridge.terminal.waiting import waiting
 from lm_tools_bridge.text.quantities import duration, latency
 from manager import __version__
+from manager.attention import approval_text
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.savings import Savings, count_savings, savings_text
 from manager.status_reading import (
     TRUST_PENDING,
-    approval_text,
     group_worktrees,
     is_gone,
     is_main_tree,

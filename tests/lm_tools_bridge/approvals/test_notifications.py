@@ -26,7 +26,7 @@ from lm_tools_bridge.approvals.notifications import (
     session_bus,
 )
 from lm_tools_bridge.protocol import jsonrpc, names
-from manager.status_reading import Attention
+from manager.attention import Attention
 
 CALL = {
     "id": "abc", "tool": "run", "client": "codex", "question": "token: s3cret", "since": 1.0, "until": 9.0,

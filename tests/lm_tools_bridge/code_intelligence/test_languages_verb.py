@@ -31,10 +31,10 @@ def test_a_server_that_works_is_installed(running: dict[str, Any] | None) -> Non
     assert state_and_detail(running) == ("installed", "/usr/bin/clangd")
 
 
-@pytest.mark.parametrize("state", ["backoff", "crash_looping"])
-def test_a_server_that_ended_is_not_called_installed(state: str) -> None:
+@pytest.mark.parametrize(("state", "label"), [("backoff", "retrying"), ("crash_looping", "crashing")])
+def test_a_server_that_ended_is_not_called_installed(state: str, label: str) -> None:
     running = {"state": state, "error": "clangd ended with signal 11"}
-    assert state_and_detail(running) == (state, "clangd ended with signal 11")
+    assert state_and_detail(running) == (label, "clangd ended with signal 11")
 
 
 def test_a_server_that_ends_again_and_again_is_not_called_installed_while_the_next_one_runs() -> None:

@@ -23,7 +23,7 @@ DECIDING = {
     "add", "approvals", "approvals approve", "approvals deny", "demo", "languages install", "languages remove",
     "languages update", "record off", "record on", "record purge",
     "remote add", "remote connect", "remote install", "remote remove", "restart", "secrets delete", "secrets set",
-    "servers login", "service install", "service uninstall", "stop", "team join", "team leave", "team offer",
+    "servers allow-write", "servers login", "servers sandbox", "service install", "service uninstall", "stop", "team join", "team leave", "team offer",
     "team unuse", "team use", "team withdraw", "token create", "token revoke", "tools allow", "tools ask",
     "tools deny", "tools disable", "tools enable", "tools expose", "tools unexpose", "tools visibility", "uninstall",
     "untrust",
@@ -34,7 +34,7 @@ BY_OPTIONS = {
 }  # fmt: skip
 """Verbs that decide unless, or only if, an option says so."""
 DECIDING_OF_SERVERS = {
-    "login", "secrets delete", "secrets set", "tools allow", "tools ask", "tools deny", "tools disable",
+    "login", "sandbox allow-write", "sandbox choose", "secrets delete", "secrets set", "tools allow", "tools ask", "tools deny", "tools disable",
     "tools enable", "tools expose", "tools unexpose", "tools visibility", "untrust",
 }  # fmt: skip
 MORE = {"completion": ["--install"], "client add": ["codex", "--yes"]}

@@ -69,6 +69,7 @@ def test_every_verb_explains_itself(run: Any, verb: str) -> None:
 WITHOUT_JSON = {
     "connect": "its standard output is the MCP protocol",
     "agent acp": "its standard output is the Agent Client Protocol",
+    "hook post-edit": "its standard output is what Claude Code shows its model",
     "remote serve": "its standard output is the line to the other host",
     "remote connect": "ssh asks at the terminal",
     "remote install": "it asks, and shows what the installer on the other host says",

@@ -13,7 +13,7 @@ from support.examples import examples
 from support.processes.timeouts import within
 from workspace_server.trust.difference import MAX_LINES, MAX_WIDTH, ItemChange, differences
 from workspace_server.trust.item import TrustItem, file_name
-from workspace_server.trust.store import FolderIdentity, RecordedItem, decode, encode, record_of
+from workspace_server.trust.records import FolderIdentity, RecordedItem, decode, encode, record_of
 
 FOLDER = FolderIdentity("/ws", 1, 2)
 

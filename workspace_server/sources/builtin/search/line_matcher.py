@@ -22,8 +22,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from lm_tools_bridge.machine import file_calls
-
 # Larger files are read by lines, to bound the memory; below, one read is faster.
 WHOLE_FILE = 16 * 1024 * 1024
 _GROUPS = {
@@ -104,7 +102,7 @@ def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
         OSError: the file cannot be read.
         UnicodeError: the file is binary: it contains a NUL, or a line longer than `WHOLE_FILE` characters.
     """
-    descriptor = os.open(path, file_calls.READ_FILE)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

@@ -17,7 +17,7 @@ from lm_tools_bridge.code_intelligence.server import RequestTimedOut
 from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
 from lm_tools_bridge.code_intelligence.tools.use_pages import MAX_TOKENS
-from lm_tools_bridge.code_intelligence.tools.word_check import checking, project_words
+from lm_tools_bridge.code_intelligence.tools.word_check import project_words, questions
 from lm_tools_bridge.text.text_tokens import text_tokens
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, kind, workplace_of
@@ -412,7 +412,7 @@ async def test_questions_are_asked_side_by_side(root: Path) -> None:
     write_tree(root, {f"tests/more_{number}.py": "old()\n" for number in range(20)})
     server = CountingServer(**vars(without_tests(root)))
     answer = await ask(root, server)
-    assert server.most_questions == checking.ROUND
+    assert server.most_questions == questions.ROUND
     assert answer["words"]["missingLines"] == 22
 
 

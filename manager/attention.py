@@ -20,6 +20,7 @@ from manager.status_reading import (
 )
 
 Kind = Literal["approval", "trust", "login", "failed"]
+# states that end by no waiting
 _FAILED_SERVERS: Final = frozenset({"unhealthy", "crash_looping"})
 MAX_NAME: Final = 60
 """Longest name in a text, in characters."""

@@ -82,6 +82,7 @@ def count_savings(status: Mapping[str, Any], processes: Processes = process_tree
     copies, memory = 0, 0
     for server in servers:
         cost = processes.footprint(processes.family(server.pid))
+        # one of the windows would have the copy that runs
         copies += (len(server.windows) - 1) * cost.processes
         memory += (len(server.windows) - 1) * cost.own
     own = _own_pids(status, processes)

@@ -84,6 +84,7 @@ def connections(
     lost = [client for client in there if client.get("workspace") is None]
     if lost:
         active.append(Lane(None, _NOBODY, "", list(_agents(lost)), ()))
+    # agents without a project last, as nothing can be done for them there
     busiest_first = sorted(active, key=lambda lane: (lane.workspace is None, not lane.agents, lane.name))
     return Connections(
         busiest_first[:MOST_LANES],

@@ -125,6 +125,7 @@ def _text(place: str, old: str, new: str) -> Iterator[Change]:
 
 def _only_leaves_out(before: Sequence[str], after: Sequence[str]) -> bool:
     """Whether the new text is the old one without some words, none of which holds a model back."""
+    # in the order of the old text: the same words in another order can say the opposite
     left, missing = iter(before), []
     for word in after:
         for candidate in left:

@@ -89,6 +89,7 @@ def settle(
     base = {**pins.tools, **pins.held} if is_accepted else dict(pins.tools)
     held: dict[str, dict[str, Any]] = {}
     harmless_changes: dict[str, Sequence[Change]] = {}
+    # by identity: a list may hold the same definition twice, of which only the first is offered
     replaced: dict[int, Definition | None] = {}
     for name, definition in _first_of_each(definitions):
         before = base.get(name)

@@ -106,7 +106,7 @@ def _server(name: str, folder: Path, folders: UserFolders) -> StdioServer:
     if namespace not in servers:
         near = did_you_mean(namespace, servers)
         raise Failure(
-            f'{folder} has no stdio server "{namespace}"{near}',
+            f'this project has no stdio server "{namespace}"{near}',
             "see what it has: lmtb servers",
             reason="unknown",
         )

@@ -193,7 +193,7 @@ def _leave_namespaces(kinds: int) -> None:
             with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123  pathlib is slow to load
                 file.write(text)
     if kinds & _NEW_MOUNTS:
-        _mount("none", "/", _RECURSIVE | _SLAVE)
+        _mount("none", "/", _RECURSIVE | _SLAVE)  # no mount of ours is seen outside
 
 
 def _mount(source: str, place: str, flags: int, kind: str = "none") -> None:

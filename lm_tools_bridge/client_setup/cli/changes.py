@@ -186,6 +186,7 @@ class Changes:
         self, clients: list[Client], plans: Mapping[str, Planned | Unchanged | Refusal]
     ) -> list[Client]:
         """The clients; a hook only where the client before it has our entry, or gets it."""
+        # without our entry in the client itself, nothing would answer the hook
         left: list[Client] = []
         is_refused = False
         for client in clients:

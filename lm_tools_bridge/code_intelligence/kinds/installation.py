@@ -188,6 +188,7 @@ class Installation:
 
     def _install_files(self, plan: Plan, package: Package, folder: Path) -> InstalledServer:
         manager = MANAGERS[package.registry]
+        # a folder of its own: what is installed now stays in use until all of the new one is there
         new = Path(tempfile.mkdtemp(prefix=f"{plan.version}-", dir=folder))
         try:
             for name, text in plan.resolution.locked.items():

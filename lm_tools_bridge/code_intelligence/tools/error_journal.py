@@ -65,7 +65,7 @@ class ErrorJournal:
                 for path in files.keys() - report.files.keys():
                     del files[path]
             while len(files) > MAX_FILES:
-                del files[next(iter(files))]
+                del files[next(iter(files))]  # the one that has had errors longest
 
     def forget_files(self, is_gone: Mapping[Path, bool]) -> None:
         """Drop the errors of files that are no longer there."""
@@ -82,7 +82,7 @@ class ErrorJournal:
         last = self._last_numbers.pop(client, None)
         self._last_numbers[client] = self.number
         if len(self._last_numbers) > MAX_CLIENTS:
-            self._last_numbers.popitem(last=False)
+            self._last_numbers.popitem(last=False)  # the client that asked longest ago
         if last is None:
             return []
         entries = [

@@ -115,6 +115,7 @@ class NewErrors:
         paths = list(dict.fromkeys(changed))
         reports = await ask_errors(self._workplace, list(numbers), paths, CHECK_S, texts)
         known_files = self._journal.files()
+        # a file that was removed has no errors any more, and no server says so
         gone = await asyncio.to_thread(lambda: {path: not path.exists() for path in known_files})
         answered = {report.provider for report in reports}
         self._seen |= {server: at for server, at in numbers.items() if server.specification.name in answered}

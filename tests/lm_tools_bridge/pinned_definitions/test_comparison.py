@@ -8,7 +8,7 @@ import pytest
 
 from lm_tools_bridge.pinned_definitions.comparison import compare, word_difference
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "a": {"type": "number", "description": "The first number."},
@@ -26,12 +26,12 @@ TOOL: dict[str, Any] = {
 
 
 def with_property(name: str, value: object) -> dict[str, Any]:
-    properties = {**SCHEMA["properties"], name: value}  # type: ignore[dict-item]
+    properties = {**SCHEMA["properties"], name: value}
     return {**TOOL, "inputSchema": {**SCHEMA, "properties": properties}}
 
 
 def without_property(name: str) -> dict[str, Any]:
-    properties = {key: value for key, value in SCHEMA["properties"].items() if key != name}  # type: ignore[attr-defined]
+    properties = {key: value for key, value in SCHEMA["properties"].items() if key != name}
     return {**TOOL, "inputSchema": {**SCHEMA, "properties": properties}}
 
 

@@ -81,7 +81,9 @@ def test_only_what_this_program_made_in_a_folder_is_its_own(tmp_path: Path, path
     assert {str(file.relative_to(paths.state_dir)) for file in found} == set(OWN)
 
 
-@pytest.mark.parametrize("folder", ["logs", "tasks", "lists", "definitions", "trust", "secrets", "locks", "approvals"])
+@pytest.mark.parametrize(
+    "folder", ["logs", "tasks", "lists", "definitions", "trust", "secrets", "locks", "approvals"]
+)
 def test_a_folder_in_which_nothing_is_ours_is_not_listed(tmp_path: Path, paths: Paths, folder: str) -> None:
     (paths.state_dir / folder / "deep").mkdir(parents=True)
     (paths.state_dir / folder / "deep" / "thesis.txt").touch()

@@ -74,6 +74,8 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
     "servers": [()],
     "servers restart": [("broken",)],
     "servers login": [("nobody",)],
+    "servers sandbox": [("nobody", "off")],
+    "servers allow-write": [("nobody", "/data")],
     "call": [
         ("calculator", '{"expression": "6*7"}'),
         ("datetime",),

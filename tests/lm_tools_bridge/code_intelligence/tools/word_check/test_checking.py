@@ -17,7 +17,7 @@ from lm_tools_bridge.code_intelligence.server import RequestTimedOut
 from lm_tools_bridge.code_intelligence.tools import references
 from lm_tools_bridge.code_intelligence.tools.editing import rename_symbol
 from lm_tools_bridge.code_intelligence.tools.use_pages import MAX_TOKENS
-from lm_tools_bridge.code_intelligence.tools.word_check import project_words, questions
+from lm_tools_bridge.code_intelligence.tools.word_check import checking, project_words, questions
 from lm_tools_bridge.text.text_tokens import text_tokens
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import CONTEXT, InMemoryServer, at, kind, workplace_of

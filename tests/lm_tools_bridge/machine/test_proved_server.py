@@ -141,6 +141,7 @@ async def test_nothing_reaches_a_listener_of_another_user(listener: Listener, se
 
 HAS_TOKEN = {
     "lm_tools_bridge/agent/assembly.py",
+    "lm_tools_bridge/code_intelligence/edit_hook.py",
     "lm_tools_bridge/recorder/cli/replay.py",
     "manager/cli/call.py",
     "manager/stdio_bridge/bridge.py",

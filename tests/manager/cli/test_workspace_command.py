@@ -152,7 +152,7 @@ def test_trust_is_given_shown_and_taken_back(environ: dict[str, str], project: P
     listed = json.loads(lmtb(environ, "trust", "--list", "--json").stdout)
     assert listed == {"ok": True, "workspaces": [{"root": str(project), "state": "trusted"}]}
     taken = lmtb(environ, "untrust", "--json", **where)
-    assert json.loads(taken.stdout) == {"ok": True, "root": str(project)}
+    assert json.loads(taken.stdout) == {"ok": True, "root": str(project), "revoked": [str(project)]}
     assert lmtb(environ, "untrust", **where).returncode == exit_codes.FAILED
 
 

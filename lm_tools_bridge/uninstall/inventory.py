@@ -43,7 +43,7 @@ _CONTENTS: Final = {
         "definitions": r"[0-9a-f]{16,64}[^/]*\.json",
         "client-files": r"lock|[a-z0-9-]+\.json",
         "internal": rf"{_SOCKETS}|[^/]+\.json|\.?lock",
-        "lists": r"[0-9a-f]{16,64}[^/]*\.json",
+        "lists": rf"[0-9a-f]{{16,64}}[^/]*\.json|{_WORKSPACE}\.shown",
         "locks": r"[^/]+\.lock",
         "logs": rf"(?:manager|template|agent-audit|agent-debug|{_WORKSPACE})(?:\.old)?\.log(?:\.\d+)?",
         "run": r"[0-9a-f]{12}/.*",

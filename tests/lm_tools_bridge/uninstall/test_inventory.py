@@ -61,6 +61,7 @@ OWN = (
     "logs/manager.log", "logs/manager.old.log", "logs/shop-0123456789ab.log.1", "logs/agent-audit.log",
     "lists/" + "ab" * 32 + ".json", "tasks/shop-0123456789ab/" + "ab" * 16 + ".task", "trust/lock",
     "trust/" + "ab" * 16 + ".json", "locks/" + "ab" * 8 + ".lock", "client-files/codex.json",
+    "lists/shop-0123456789ab.shown", "definitions/" + "ab" * 32 + "-0123456789ab.json",
     "approvals/key", "approvals/spent/123-abcdef", "trust/.x.json.0123456789ab",
 )  # fmt: skip
 THEIRS = (

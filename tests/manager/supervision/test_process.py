@@ -255,7 +255,8 @@ async def test_the_exit_of_an_adopted_process_is_noticed_without_waitid_and_pidf
         process = launcher.start("exec sleep 60")
         adopted = Process.adopt(process.pid, process.started)
     else:
-        launcher.start("setsid sleep 60 & echo $!; echo end")
+        # it tells its pid itself, as soon as it leads a group that can be killed
+        launcher.start("setsid sh -c 'echo $$; echo end; exec sleep 60' &")
         pid = int((await launcher.output())[0])
         adopted = Process.adopt(pid, start_time(pid) or "")
     assert adopted is not None

@@ -1,4 +1,4 @@
-"""The verb hook: what coding agents run after they wrote a file, to be told which errors it has now.
+"""The verb hook: coding agents run it after each edit, to learn which errors the file has now.
 
 Agents pass an event as JSON on standard input, and give the model what is printed. An agent must not be
 hindered: whatever goes wrong, nothing is printed, and the exit code is 0.

@@ -1,4 +1,4 @@
-"""Says which files of a project tell a language server about it, and what its answers lack. Blocks."""
+"""Lists the project files that configure a language server, and what the project still lacks. Blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of the system about files, alike on every system: flags, modes, appending, replacing.
+"""Hides how systems differ in file calls: flags, modes, appending, replacing.
 
 A flag is 0 where a system lacks it: Windows refuses no link by a flag, and macOS cannot open a mere name.
 
@@ -126,7 +126,7 @@ _NORMAL, _OPEN_REPARSE_POINT = 0x80, 0x20_0000
 
 def _open_for_appending_only(path: Path) -> int:
     if sys.platform != "win32":
-        raise NotImplementedError
+        raise NotImplementedError("other systems append by O_APPEND")
     import _winapi  # noqa: PLC0415  of Windows
     import msvcrt  # noqa: PLC0415  of Windows
 

@@ -1,4 +1,4 @@
-"""What the system tells of one process: which it is, by its start, and its memory and processor time."""
+"""Reads start time, memory and processor time of a process; the start time tells it from a later one."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ def view_of_server(view: View, name: str) -> View:
     """What a server of a view has, under its own names; nothing if there is no such server."""
     if view.server_names is not None:
         return view
-    made = view.server_views.get(name)
-    if made is None:
+    server_view = view.server_views.get(name)
+    if server_view is None:
         source = find_server(view, name)
-        made = View(server_names=ServerNames(())) if source is None else _view_of(view, source)
+        server_view = View(server_names=ServerNames(())) if source is None else _view_of(view, source)
         if source is not None:  # anybody can ask for any name
-            view.server_views[name] = made
-    return made
+            view.server_views[name] = server_view
+    return server_view
 
 
 def _view_of(view: View, source: Source) -> View:
@@ -62,7 +62,7 @@ def _view_of(view: View, source: Source) -> View:
 
 def _as_written(offered: OfferedTool) -> OfferedTool:
     """The tool with the address of its page that its server wrote."""
-    ui, shown = apps.tool_ui(offered.tool.definition), apps.tool_ui(offered.definition)
-    if ui is None or ui.page is None or ui == shown:
+    ui, offered_ui = apps.tool_ui(offered.tool.definition), apps.tool_ui(offered.definition)
+    if ui is None or ui.page is None or ui == offered_ui:
         return offered
     return replace(offered, definition=apps.with_page(offered.definition, ui.page))

@@ -398,12 +398,12 @@ def _read_content(path: Path) -> bytes | None:
     return state.content if isinstance(state, FileState) else None
 
 
-def _list_user_files(machine: Machine, chosen: frozenset[str] | None) -> Sequence[ServersFile]:
+def _list_user_files(machine: Machine, client_ids: frozenset[str] | None) -> Sequence[ServersFile]:
     """Where the user's clients have servers: their files, and sections of these for single projects."""
     clients = {client.id: client for client in CLIENTS}
     files: list[ServersFile] = []
     for user_format in USER_FORMATS:
-        if chosen is not None and user_format.client not in chosen:
+        if client_ids is not None and user_format.client not in client_ids:
             continue
         client = clients[user_format.client]
         for file in client.candidates(machine):

@@ -56,18 +56,18 @@ def decide_left_to_us(
     if isinstance(entries, Refusal):
         return entries
     settings = texts.get(SETTINGS_FILE, "")
-    told = _told_before(settings)
-    if isinstance(told, Refusal):
-        return told
+    disabled_names = _told_before(settings)
+    if isinstance(disabled_names, Refusal):
+        return disabled_names
     servers = tuple(
         Server(name, file, entry, _reason(file, name, entry, refused_before))
         for file, name, entry in entries
         if not names or name in names
     )
-    added = list(dict.fromkeys(_names_to_add(servers, told)))
+    added = list(dict.fromkeys(_names_to_add(servers, disabled_names)))
     if not added:
         return Adoption({}, servers)
-    changed = jsonc_edit.with_member(settings, (_MEMBER,), [*told, *added], _DIALECT)
+    changed = jsonc_edit.with_member(settings, (_MEMBER,), [*disabled_names, *added], _DIALECT)
     if not isinstance(changed, str):
         return refused(changed, SETTINGS_FILE)
     before = contents.get(SETTINGS_FILE)
@@ -75,8 +75,8 @@ def decide_left_to_us(
     return Adoption({SETTINGS_FILE: Change(before, mark + changed.encode())}, servers)
 
 
-def _names_to_add(servers: Collection[Server], told: Collection[str]) -> Iterator[str]:
-    return (server.name for server in servers if server.reason is None and server.name not in told)
+def _names_to_add(servers: Collection[Server], disabled_names: Collection[str]) -> Iterator[str]:
+    return (server.name for server in servers if server.reason is None and server.name not in disabled_names)
 
 
 def _told_before(settings: str) -> list[str] | Refusal:

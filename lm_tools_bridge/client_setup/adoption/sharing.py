@@ -1,8 +1,8 @@
 """Finds the servers that clients start themselves, and plans that each runs once, from here. Blocks.
 
 In a repository of git, the files of a project stay as they are, because colleagues read them, too: Claude
-Code is told not to start their servers. Elsewhere, and of the user's own files, the servers move to a
-`workspace.toml`.
+Code is told not to start their servers. Elsewhere, and from the user's own files, the servers move
+to a `workspace.toml`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Says, for people and programs, how servers of clients come to run from here only."""
+"""Describes, for people and programs, the plan that moves or disables servers which clients start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offers to a person who adds clients that the servers these have already run from here, and only once.
+"""Offers to run the servers that clients already have from here, so that each runs only once.
 
 Nothing of a project's own files is moved: Claude Code is told not to start the servers of `.mcp.json`.
 Those of the user's files move to the user's `workspace.toml`, because the client would start them otherwise.

@@ -1,4 +1,4 @@
-"""Asks running servers for the errors of files that changed, and of the project where one knows it whole."""
+"""Asks running language servers for the errors of changed files, or of the whole project if they can."""
 
 from __future__ import annotations
 

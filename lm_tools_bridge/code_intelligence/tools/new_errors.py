@@ -1,4 +1,4 @@
-"""Adds to an answer which errors came since the client's last one: most come from what it wrote meanwhile.
+"""Adds to an answer the errors that are new since the client's last answer: most come from its own edits.
 
 Only servers that run are asked, and only after a change on disk. What a check does not reach in time comes
 with the next answer.

@@ -200,10 +200,10 @@ class _Reader:
         unknown += [f"apps.{key}" for key in apps.left]
         unknown += [f"trust.{key}" for key in trust.left]
         unknown += of_features.unknown_keys()
-        known = {*top.taken, *settings.known_keys(), *(f"scripts.{key}" for key in scripts.taken)}
-        known |= {"builtin.enabled", "apps.enabled", "trust.inherit"}
-        known = known.union(*(part.keys for part in parts().values()))
-        entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
+        known_keys = {*top.taken, *settings.known_keys(), *(f"scripts.{key}" for key in scripts.taken)}
+        known_keys |= {"builtin.enabled", "apps.enabled", "trust.inherit"}
+        known_keys = known_keys.union(*(part.keys for part in parts().values()))
+        entries.warn_unknown_keys(top.left + unknown, self._context, known=known_keys)
         return contents
 
     def _closed_tables(self) -> Mapping[str, bool]:

@@ -1,4 +1,4 @@
-"""Asks a server what the words mean that its answer left out, as long as there is time."""
+"""Asks a language server about words that its answer left out, within a time limit."""
 
 from __future__ import annotations
 

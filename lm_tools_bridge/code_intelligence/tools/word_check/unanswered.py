@@ -1,4 +1,4 @@
-"""Lists the lines with a name where no server can say yet what the name is: they may be uses."""
+"""Lists lines that have a symbol's name as possible uses, while no language server can answer."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ class ServerSandbox:
         try:
             temporary, caches = self._folders(command)
         except OSError as error:
-            raise SandboxError(
-                f"the folders of its sandbox cannot be made: {error.strerror or error}"
-            ) from None
+            text = f"the folders of its sandbox cannot be made: {error.strerror or error}"
+            step = "make room on the disk, and see that ~/.cache is yours"
+            raise SandboxError(f"{text}; {step}") from None
         self._writable = self._places(temporary, caches)
         self._require_layers()
         fixed = self._fixed()
@@ -136,7 +136,12 @@ class ServerSandbox:
         for path in paths:
             if path.is_symlink() or not path.exists():
                 what = "is a link" if path.is_symlink() else "does not exist"
-                raise SandboxError(f"it may not write {path}, which cannot be held because that {what}")
+                step = (
+                    f"to run it without a sandbox, run: {off_command(self._namespace)}"
+                    if path == git
+                    else "correct deny_write in its entry"
+                )
+                raise SandboxError(f"it may not write {path}, which cannot be held as that {what}; {step}")
         return tuple(Path(os.path.realpath(path)) for path in paths)
 
     def _pinned(self, fixed: tuple[Path, ...]) -> tuple[Path, ...]:
